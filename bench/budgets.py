@@ -54,7 +54,7 @@ def tables(settings: Settings) -> Iterator[Table]:
     yield table
 
 
-def _measure(table: Table, settings: Settings, name: str, store: Any, plain: Callable[[str], object]) -> None:  # noqa: ANN401 - either store
+def _measure(table: Table, settings: Settings, name: str, store: Any, plain: Callable[[str], object]) -> None:
     with closing(store):
         store.open()
         for scope, owner in (("tenant", "acme"), ("user", "ada"), ("schedule", "s"), ("session", "t")):
@@ -75,7 +75,7 @@ def _measure(table: Table, settings: Settings, name: str, store: Any, plain: Cal
                 table.add(f"{name}: {what}", str(threads), duration(p50), duration(p99), judged)
 
 
-def _reserve(store: Any, call: str) -> None:  # noqa: ANN401 - likewise
+def _reserve(store: Any, call: str) -> None:
     reservation = Reservation(
         call_id=call,
         tenant="acme",
@@ -94,7 +94,7 @@ def _reserve(store: Any, call: str) -> None:  # noqa: ANN401 - likewise
         raise TypeError(f"refused: {answer}")
 
 
-def _settle(store: Any, call: str) -> None:  # noqa: ANN401 - likewise
+def _settle(store: Any, call: str) -> None:
     usage = Usage(input_tokens=500, output_tokens=100, model_calls=1, cost=10**5)
     if store.settle_calls([Settled(call_id=call, tenant="acme", usage=usage)]) != [True]:
         raise ValueError(f"call {call} was not settled")

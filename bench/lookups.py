@@ -105,8 +105,8 @@ def _measure(url: str, count: int, fill: Callable[[str], None], analyse: Callabl
         tenant, now = LOCAL.owner.tenant, store.clock()
 
         def search(**wanted: object) -> float:
-            found = OccurrenceFilter(phases=frozenset({Phase.FAILED}), **wanted)
-            return median(_timed(lambda: store.search(tenant, found, limit=PAGE)) for _ in range(ROUNDS))
+            occurrence_filter = OccurrenceFilter(phases=frozenset({Phase.FAILED}), **wanted)
+            return median(_timed(lambda: store.search(tenant, occurrence_filter, limit=PAGE)) for _ in range(ROUNDS))
 
         reader = ScheduleTimesReader(store, lambda stored, _: stored.next_due)
         return dict(

@@ -57,7 +57,7 @@ def tables(settings: Settings) -> Iterator[Table]:
     yield table
 
 
-def _measure(table: Table, settings: Settings, browser: Any, url: str, view: str) -> None:  # noqa: ANN401 - of playwright
+def _measure(table: Table, settings: Settings, browser: Any, url: str, view: str) -> None:
     painted, shown, loaded, requests = [], [], 0, 0
     for _ in range(settings.page_loads):
         with visiting(browser, url) as visit:

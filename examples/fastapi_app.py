@@ -43,7 +43,7 @@ class Reminder(BaseModel):
     seconds: float = Field(gt=0)
 
 
-async def set_within_threadsafe(context: Any) -> str:  # noqa: ANN401 - what a run can know
+async def set_within_threadsafe(context: Any) -> str:
     """Runs on the event loop of the server, so it must not block."""
     sent.release()
     return f"remember: {context.payload}"
@@ -84,7 +84,7 @@ def main() -> None:
         threading.Event().wait(0.01)
     port = server.servers[0].sockets[0].getsockname()[1]
 
-    def ask(method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+    def ask(method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers, method=method)

@@ -13,7 +13,7 @@ logging.getLogger("noonmark").setLevel(logging.ERROR)  # a run that fails is a w
 seen_all = threading.Event()
 
 
-def sample(context: Any) -> Any:  # noqa: ANN401 - it shows several kinds of result
+def sample(context: Any) -> Any:
     """Fail the second time, to show a retry."""
     if context.payload == "last":
         seen_all.set()

@@ -34,5 +34,5 @@ for document in (faulty, sound):
 #   trigger.expression: hour field "25": 25 is out of range; allowed are 0-23 [invalid_trigger]
 #   trigger.timezone: is not an IANA time zone: "Europe/Stokholm"; did you mean Europe/Stockholm? [invalid_trigger]
 #   target.url: must be an absolute http or https URL with a host [invalid_schedule]
-#   misfire_policy.limit: must be a whole number from 1 to 1,000, not 0 [invalid_schedule]
+#   misfire_policy.limit: must be an integer from 1 to 1,000, not 0 [invalid_schedule]
 # nightly-report: http, catch_up_all

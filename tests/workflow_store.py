@@ -35,8 +35,8 @@ def put_workflow(store, document, source=TRUSTED):
 
 def waiting_runs(bench, many):
     """Runs of which each waits for another order to be paid; returns their ids."""
-    made = bench.create_quiet("uid-1", target=WorkflowTarget(workflow_id="w"), overlap_policy=overlap.Allow())
-    rows = [factories.occurrence(made, manual(str(number)), nominal=NOW) for number in range(many)]
+    schedule = bench.create_quiet("uid-1", target=WorkflowTarget(workflow_id="w"), overlap_policy=overlap.Allow())
+    rows = [factories.occurrence(schedule, manual(str(number)), nominal=NOW) for number in range(many)]
     assert all(bench.store.add(rows))
     claims = bench.claim(routes=["workflow"], limit=many)
     starts = [replace(start(claim), takes_slot=False) for claim in claims]

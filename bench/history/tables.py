@@ -82,12 +82,14 @@ def tables(settings: Settings) -> Iterator[Table]:
             "by age, by number: forgetting the oldest of all, or some of each schedule; none: if there is none.",
         ),
     )
-    for one in histories:
-        share = one.rate / histories[0].rate
-        times = [duration(one.best[verb]) for verb in VERBS]
-        work.add(f"{one.count:,}", *times, f"{one.rate:,.0f}", f"{share:.2f}", bar(met=share >= FLAT))
-        sizes = [f"{size / 1e6:,.0f} MB" for size in one.sizes]
-        kept.add(f"{one.count:,}", *(duration(one.best[what]) for what in KEPT), *sizes, duration(one.seconds))
+    for history in histories:
+        share = history.rate / histories[0].rate
+        times = [duration(history.best[verb]) for verb in VERBS]
+        work.add(f"{history.count:,}", *times, f"{history.rate:,.0f}", f"{share:.2f}", bar(met=share >= FLAT))
+        sizes = [f"{size / 1e6:,.0f} MB" for size in history.sizes]
+        kept.add(
+            f"{history.count:,}", *(duration(history.best[what]) for what in KEPT), *sizes, duration(history.seconds)
+        )
     yield work
     yield kept
 
@@ -119,18 +121,18 @@ def _history(server: Postgres, until: ExitStack, count: int) -> History:
 def _measure(histories: list[History], rounds: int) -> None:
     """All of them in turns: what slows the machine down for a while slows them all."""
     for _ in range(rounds):
-        for one in histories:
-            took = one.work.cycle()
-            one.note(**took, cycle=sum(took.values()))
+        for history in histories:
+            took = history.work.cycle()
+            history.note(**took, cycle=sum(took.values()))
     for _ in range(rounds):
-        for one in histories:
-            one.note(**one.work.read(one.uids, one.fullest), none=one.work.prune_nothing())
-    for one in histories:
-        one.work.cut(one.filled.of_each)
+        for history in histories:
+            history.note(**history.work.read(history.uids, history.fullest), none=history.work.prune_nothing())
+    for history in histories:
+        history.work.cut(history.filled.of_each)
     for _ in range(PRUNES):
-        for one in histories:
-            enough = ceil(PRUNES * one.work.batch / one.filled.schedules)
-            one.note(by_number=one.work.prune(keep=one.filled.of_each - enough))
+        for history in histories:
+            enough = ceil(PRUNES * history.work.batch / history.filled.schedules)
+            history.note(by_number=history.work.prune(keep=history.filled.of_each - enough))
     for _ in range(PRUNES):
-        for one in histories:
-            one.note(by_age=one.work.prune(before=one.filled.begin + one.count * one.filled.step))
+        for history in histories:
+            history.note(by_age=history.work.prune(before=history.filled.begin + history.count * history.filled.step))

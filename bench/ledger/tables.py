@@ -64,8 +64,8 @@ def embedded(settings: Settings) -> Iterator[Table]:
     import_seconds = measure("noonmark_import", count=settings.rounds)["seconds"]
     table.add("from noonmark import Scheduler", _time(import_seconds), "", bar(met=import_seconds <= MAX_IMPORT))
     for store in ("SQLite", "memory"):
-        found = measure("noonmark_emit", store=store.lower(), count=settings.creates // 10)
-        table.add(f"emit to start, {store}", _time(found["p50"]), _time(found["p99"]), "")
+        figures = measure("noonmark_emit", store=store.lower(), count=settings.creates // 10)
+        table.add(f"emit to start, {store}", _time(figures["p50"]), _time(figures["p99"]), "")
     yield table
 
 
@@ -86,11 +86,11 @@ def steady(settings: Settings) -> Iterator[Table]:
         ("APScheduler 3", "apscheduler_steady", {}, None),
     )
     for what, name, more, most in contests:
-        found = measure(name, count=count, seconds=seconds, **more)
-        times = [_time(found[key]) for key in ("p50", "p99", "first", "last")]
-        is_exact = found["first"] >= 0 and found["lost"] == 0
-        judged = "" if most is None else bar(met=is_exact and found["p50"] <= most[0] and found["p99"] <= most[1])
-        table.add(what, *times, f"{found['lost']:,.0f}", judged)
+        figures = measure(name, count=count, seconds=seconds, **more)
+        times = [_time(figures[key]) for key in ("p50", "p99", "first", "last")]
+        is_exact = figures["first"] >= 0 and figures["lost"] == 0
+        judged = "" if most is None else bar(met=is_exact and figures["p50"] <= most[0] and figures["p99"] <= most[1])
+        table.add(what, *times, f"{figures['lost']:,.0f}", judged)
     yield table
     yield _journal(settings)
 
@@ -101,9 +101,9 @@ def _journal(settings: Settings) -> Table:
         ("fires", "commits, a fire", "pages", "KB", "bar"),
         notes=(f"With heartbeats and renewals of leases. Bar: <= {JOURNAL_KB} KB.",),
     )
-    found = measure("noonmark_journal", seconds=settings.steady_seconds)
-    figures = [f"{found[key]:.1f}" for key in ("commits", "pages", "kb")]
-    table.add(f"{found['fires']:.0f}", *figures, bar(met=found["kb"] <= JOURNAL_KB))
+    measured = measure("noonmark_journal", seconds=settings.steady_seconds)
+    figures = [f"{measured[key]:.1f}" for key in ("commits", "pages", "kb")]
+    table.add(f"{measured['fires']:.0f}", *figures, bar(met=measured["kb"] <= JOURNAL_KB))
     return table
 
 
@@ -119,24 +119,24 @@ def stored(settings: Settings) -> Iterator[Table]:
     )
     first: dict[str, float] = {}
     for count in settings.stored:
-        found = measure("noonmark_stored", stored=count, count=settings.burst)
-        first = first or found
-        rate, claim = found["rate"] / first["rate"], first["claim"] / found["claim"]
-        met = min(rate, claim) >= FLAT and found["start"] <= MAX_START and found["rss_mb"] <= MAX_MB
+        figures = measure("noonmark_stored", stored=count, count=settings.burst)
+        first = first or figures
+        rate, claim = figures["rate"] / first["rate"], first["claim"] / figures["claim"]
+        met = min(rate, claim) >= FLAT and figures["start"] <= MAX_START and figures["rss_mb"] <= MAX_MB
         table.add(
             f"{count:,}",
-            duration(found["start"]),
-            _rate(found["rate"]),
+            duration(figures["start"]),
+            _rate(figures["rate"]),
             f"{rate:.2f}",
-            duration(found["claim"]),
+            duration(figures["claim"]),
             f"{claim:.2f}",
-            f"{found['rss_mb']:.0f}",
-            f"{found['file_mb']:.0f}",
+            f"{figures['rss_mb']:.0f}",
+            f"{figures['file_mb']:.0f}",
             bar(met=met),
         )
     overdue = settings.stored[1]
-    found = measure("noonmark_burst", store="sqlite", count=overdue, overdue=True)
-    table.add(f"{overdue:,} overdue", "", _rate(found["rate"]), "", "", "", f"{found['rss_mb']:.0f}", "", "")
+    figures = measure("noonmark_burst", store="sqlite", count=overdue, overdue=True)
+    table.add(f"{overdue:,} overdue", "", _rate(figures["rate"]), "", "", "", f"{figures['rss_mb']:.0f}", "", "")
     yield table
 
 

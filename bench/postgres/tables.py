@@ -119,8 +119,8 @@ def _nodes(settings: Settings, servers: Servers) -> Table:
     best: dict[int, float] = {}
     for _ in range(settings.server_rounds):
         for nodes in NODES:
-            found = servers.measure("noonmark_nodes", count=settings.burst, nodes=nodes)["rate"]
-            best[nodes] = max(found, best.get(nodes, found))
+            figures = servers.measure("noonmark_nodes", count=settings.burst, nodes=nodes)["rate"]
+            best[nodes] = max(figures, best.get(nodes, figures))
     for nodes, rate in best.items():
         judged = bar(met=rate >= best[1]) if nodes == 2 else ""
         table.add(str(nodes), f"{rate:,.0f}", f"{rate / best[1]:.2f}", judged)
@@ -135,9 +135,9 @@ def _steady(settings: Settings, servers: Servers) -> Table:
         notes=("Lost: not started a few seconds after the last was due.",),
     )
     for each in CONTESTANTS.values():
-        found = servers.measure("server_steady", each.server, contestant=each.name, count=count, seconds=seconds)
-        times = [duration(found[key]) for key in ("p50", "p99", "first", "last")]
-        table.add(each.name, *times, f"{found['lost']:,.0f}")
+        figures = servers.measure("server_steady", each.server, contestant=each.name, count=count, seconds=seconds)
+        times = [duration(figures[key]) for key in ("p50", "p99", "first", "last")]
+        table.add(each.name, *times, f"{figures['lost']:,.0f}")
     return table
 
 
@@ -162,14 +162,14 @@ def _wake(settings: Settings, servers: Servers) -> Table:
         ("what", "p50", "p99", "last"),
     )
     for name, writes in (("NOTIFY alone", False), ("with a row to write", True)):
-        found = servers.measure("raw_notify", count=settings.wakes, writes=writes)
-        table.add(name, *(duration(found[key]) for key in ("p50", "p99", "last")))
-    found = servers.measure("noonmark_wake", count=settings.wakes)
+        figures = servers.measure("raw_notify", count=settings.wakes, writes=writes)
+        table.add(name, *(duration(figures[key]) for key in ("p50", "p99", "last")))
+    figures = servers.measure("noonmark_wake", count=settings.wakes)
     told = "Noonmark: from the call that declares a job, due at once, to its start on another node"
-    table.add(told, *(duration(found[key]) for key in ("p50", "p99", "last")))
-    found = servers.measure("emit_to_start", count=settings.wakes)
+    table.add(told, *(duration(figures[key]) for key in ("p50", "p99", "last")))
+    figures = servers.measure("emit_to_start", count=settings.wakes)
     told = "Noonmark: from the call of emit to the start of the function, on the same node"
-    table.add(told, *(duration(found[key]) for key in ("p50", "p99", "last")))
+    table.add(told, *(duration(figures[key]) for key in ("p50", "p99", "last")))
     return table
 
 

@@ -30,9 +30,9 @@ def tables(settings: Settings) -> Iterator[Table]:
                 for _ in range(settings.server_rounds):
                     count = settings.peer_burst if each.few else settings.burst
                     server.empty()
-                    found = measure("server_burst", contestant=each.name, url=server.address, count=count, **limit)
-                    best = bursts.get((sync, each.name), found)
-                    bursts[sync, each.name] = max(found, best, key=lambda one: one["rate"])
+                    figures = measure("server_burst", contestant=each.name, url=server.address, count=count, **limit)
+                    best = bursts.get((sync, each.name), figures)
+                    bursts[sync, each.name] = max(figures, best, key=lambda one: one["rate"])
                 if limit:  # to store as many tasks as a steady load has takes minutes
                     continue
                 server.empty()

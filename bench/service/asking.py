@@ -79,12 +79,12 @@ class Connection(asyncio.Protocol):
     def _send(self) -> None:
         if self.over.done():
             return
-        one = next(self._requests, None)
-        if one is None:
+        first = next(self._requests, None)
+        if first is None:
             self._end(None)
             return
         self._sent = time.perf_counter()
-        self._transport.write(one)
+        self._transport.write(first)
 
     def _end(self, error: Exception | None) -> None:
         if self.over.done():

@@ -28,16 +28,16 @@ def http_create(port: int, count: int) -> dict[str, float]:
     """Schedules created over HTTP, sixteen at a time."""
     requests = [request("POST", "/schedules", body(number)) for number in range(count)]
     started = time.perf_counter()
-    asked = asyncio.run(ask(port, requests, connections=CONNECTIONS, status=201))
-    return {"rate": count / (time.perf_counter() - started), **percentiles(asked.took)}
+    run = asyncio.run(ask(port, requests, connections=CONNECTIONS, status=201))
+    return {"rate": count / (time.perf_counter() - started), **percentiles(run.took)}
 
 
 def http_get(port: int, path: str, count: int) -> dict[str, float]:
     """The same thing asked for again and again, sixteen at a time."""
     started = time.perf_counter()
-    asked = asyncio.run(ask(port, repeat(request("GET", path), count), connections=CONNECTIONS))
+    run = asyncio.run(ask(port, repeat(request("GET", path), count), connections=CONNECTIONS))
     rate = count / (time.perf_counter() - started)
-    return {"rate": rate, "bytes": len(asked.answer), **percentiles(asked.took)}
+    return {"rate": rate, "bytes": len(run.answer), **percentiles(run.took)}
 
 
 def embedded_create(url: str, count: int) -> dict[str, float]:
@@ -103,8 +103,8 @@ def health_beside_bursts(port: int, first: float, apart: float, bursts: int, siz
         return [took for number in range(bursts) for took in await one(number)]
 
     seconds: list[float] = []
-    found = asyncio.run(every())
-    return {"rate": size / min(seconds), **_health(found)}
+    run = asyncio.run(every())
+    return {"rate": size / min(seconds), **_health(run)}
 
 
 def run_now(port: int, schedule_id: str, count: int) -> dict[str, float]:
@@ -122,11 +122,11 @@ def run_now(port: int, schedule_id: str, count: int) -> dict[str, float]:
                     started.append(float(line.recv(100)))
                 yield one
 
-        asked = asyncio.run(ask(port, requests(), status=202))
+        run = asyncio.run(ask(port, requests(), status=202))
         started.append(float(line.recv(100)))
-    waited = [start - begun for start, begun in zip(started, asked.begun, strict=True)]
+    waited = [start - begun for start, begun in zip(started, run.begun, strict=True)]
     assert min(waited) > 0, "a function has started before it was asked for"
-    answered = percentiles(asked.took)
+    answered = percentiles(run.took)
     return {**percentiles(waited), "answer": answered["p50"], "slow_answer": answered["p99"]}
 
 

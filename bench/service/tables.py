@@ -222,11 +222,11 @@ def _healths(settings: Settings, server: Server) -> Table:
             f"The occurrences are due at one instant, {bursts} times; probes count until the last of them has ended.",
         ),
     )
-    found = measure("health_alone", port=server.port, count=settings.requests)
-    table.add("has nothing to do", *_health_cells(found))
-    found = measure("health_beside_creates", port=server.port, count=settings.requests)
-    table.add("creates schedules", *_health_cells(found))
-    found = measure(
+    figures = measure("health_alone", port=server.port, count=settings.requests)
+    table.add("has nothing to do", *_health_cells(figures))
+    figures = measure("health_beside_creates", port=server.port, count=settings.requests)
+    table.add("creates schedules", *_health_cells(figures))
+    figures = measure(
         "health_beside_bursts",
         port=server.port,
         first=_add_bursts(_file(server.folder), size, bursts),
@@ -234,7 +234,7 @@ def _healths(settings: Settings, server: Server) -> Table:
         bursts=bursts,
         size=size,
     )
-    table.add(f"runs bursts of {size:,}, {found['rate']:,.0f}/s", *_health_cells(found))
+    table.add(f"runs bursts of {size:,}, {figures['rate']:,.0f}/s", *_health_cells(figures))
     return table
 
 
@@ -260,9 +260,9 @@ def _runs(settings: Settings, server: Server) -> Table:
     declared = jobs.document(0) | {"target": {"target_kind": "function", "function": "tell"}, "overlap_policy": "allow"}
     created = server.ask("POST", "/schedules", declared)
     assert created.status == 201, created.text
-    found = measure("run_now", port=server.port, schedule_id=created.json["schedule_id"], count=count)
-    table.add("to the start of the function", *_times(found))
-    table.add("to the answer", duration(found["answer"]), duration(found["slow_answer"]))
+    figures = measure("run_now", port=server.port, schedule_id=created.json["schedule_id"], count=count)
+    table.add("to the start of the function", *_times(figures))
+    table.add("to the answer", duration(figures["answer"]), duration(figures["slow_answer"]))
     return table
 
 

@@ -26,8 +26,8 @@ def tables(settings: Settings) -> Iterator[Table]:
         rates: dict[str, list[float]] = {name: [] for name in CONTESTANTS}
         for _ in range(settings.server_rounds):
             for name, measurement in CONTESTANTS.items():
-                found = measure(measurement, address=server.address, count=settings.engine_runs)
-                rates[name].append(found["rate"])
+                figures = measure(measurement, address=server.address, count=settings.engine_runs)
+                rates[name].append(figures["rate"])
     yield beside_schedules(settings, rates)
 
 

@@ -46,9 +46,9 @@ class OneActivity:
 
 def temporal_schedules(address: str, count: int) -> dict[str, float]:
     """From the request for so many past fires, all at once, until the last workflow has run its activity."""
-    found = asyncio.run(_measure(address, count))
+    run = asyncio.run(_measure(address, count))
     gc.collect()  # the library must not release what it holds while the process ends
-    return found
+    return run
 
 
 async def _measure(address: str, count: int) -> dict[str, float]:

@@ -69,7 +69,7 @@ def calls_bare(port: int, count: int) -> dict[str, float]:
 
 def calls_of_target(port: int, count: int) -> dict[str, float]:
     """The HTTP target by itself: everything but the ledger."""
-    clock, made = SystemClock(), replace(factories.schedule(target=_declared(port).target), source=TRUSTED)
+    clock, schedule = SystemClock(), replace(factories.schedule(target=_declared(port).target), source=TRUSTED)
     outcomes: list[Outcome] = []
     is_over = threading.Event()
 
@@ -81,8 +81,8 @@ def calls_of_target(port: int, count: int) -> dict[str, float]:
     caller = HttpRunner()
     caller.open(report, clock.micros)
     now = clock.micros()
-    rows = (factories.occurrence(made, manual(str(one)), nominal=now, attempt=1) for one in range(count))
-    assignments = [Assignment(row, made, begins=now) for row in rows]
+    rows = (factories.occurrence(schedule, manual(str(one)), nominal=now, attempt=1) for one in range(count))
+    assignments = [Assignment(row, schedule, begins=now) for row in rows]
     begun = time.perf_counter()
     caller.deliver(assignments)
     assert is_over.wait(PATIENCE), "the calls did not end"

@@ -78,7 +78,7 @@ def events(settings: Settings) -> Iterator[Table]:
     }
     firsts: dict[bool, float] = {}
     for name, (stored, each, by) in rows.items():
-        found = measure(
+        figures = measure(
             "events_matched",
             stored=stored,
             each=each,
@@ -88,10 +88,10 @@ def events(settings: Settings) -> Iterator[Table]:
             rounds=settings.server_rounds,
         )
         is_first = bool(each) not in firsts
-        first = firsts.setdefault(bool(each), found["rate"])
+        first = firsts.setdefault(bool(each), figures["rate"])
         looked_at = f"{shown(each, by, emits) if each else 1:.3g}"
-        cells = looked_at, f"{found['emitted']:,.0f}", f"{found['rate']:,.0f}"
+        cells = looked_at, f"{figures['emitted']:,.0f}", f"{figures['rate']:,.0f}"
         least = 0.0 if is_first else FLAT * first if by == VALUE else RATE
-        judged = bar(met=found["rate"] >= least and found["p50"] <= TO_START)
-        table.add(name, *cells, duration(found["p50"]), duration(found["p99"]), judged)
+        judged = bar(met=figures["rate"] >= least and figures["p50"] <= TO_START)
+        table.add(name, *cells, duration(figures["p50"]), duration(figures["p99"]), judged)
     yield table

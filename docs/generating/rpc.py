@@ -41,7 +41,7 @@ def jsonrpc_page() -> str:
         + f"A batch has at most {MAX_CALLS} calls, which are carried out and answered in order. A call without an\n"
         "`id` is a notification: it is carried out without an answer. Where nothing else came, the\n"
         "answer is 204, without a body.\n\n"
-        f"When the answers of a batch have more than {MAX_ANSWER >> 20} MiB, what comes after is not carried out:\n"
+        f"When the answers of a batch have more than {MAX_ANSWER >> 20} MiB, the calls after that are not executed:\n"
         "each call is `answer_too_large`, and for notifications among them there is one such error with id `null`. So\n"
         "every call before the first of these errors was carried out, and none after it; send the others again.\n\n"
         "## Methods\n\n"

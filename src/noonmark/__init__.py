@@ -282,7 +282,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+def __getattr__(name: str) -> Any:
     """Load a public name when it is first asked for (PEP 562)."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'noonmark' has no attribute {name!r}")

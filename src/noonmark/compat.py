@@ -64,6 +64,6 @@ class DependencyScheduler(Scheduler):
 class PersistentScheduler(Scheduler):
     """A scheduler that keeps its schedules in a SQLite file."""
 
-    def __init__(self, state_path: str | PurePath = "scheduler_state.db", **settings: Any) -> None:  # noqa: ANN401 - those of `Scheduler`
+    def __init__(self, state_path: str | PurePath = "scheduler_state.db", **settings: Any) -> None:
         """The file is created with its first use. The settings are those of `Scheduler`."""
         super().__init__(f"sqlite:///{state_path}", **settings)

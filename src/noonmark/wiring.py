@@ -321,7 +321,7 @@ def make_instructions(folder: str | None = None) -> Instructions:
 def make_model_check(
     host: str | None, remote: str | None, own: Collection[str] = ()
 ) -> Callable[[str, Provider | None], str | None]:
-    """What says what is wrong with the name of a model. Remote hosts have models of their own; `own` are known here."""
+    """The check of model names. Remote hosts have models of their own; `own` are known here."""
 
     def problem(named: str, provider: Provider | None) -> str | None:
         from noonmark.targets.agent.model_names import model_name
@@ -421,7 +421,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def fresh_id(clock: Clock) -> str:
-    """Never the same twice. It begins with the time, so that what is made together is stored together."""
+    """A unique id. It begins with the time, so that rows created together are stored together."""
     try:
         part = _drawn.pop()
     except IndexError:

@@ -86,5 +86,5 @@ def test_on_redis_each_contestant_is_compared_with_celery_on_the_same_server():
 
 
 def test_a_burst_on_redis_is_measured(servers):
-    found = servers.measure("server_burst", "redis", contestant="Noonmark on Redis", count=20)
-    assert found["ran"] == 20
+    figures = servers.measure("server_burst", "redis", contestant="Noonmark on Redis", count=20)
+    assert figures["ran"] == 20

@@ -17,12 +17,12 @@ def port():
 
 
 def test_all_requests_are_sent_and_each_answer_is_timed(port):
-    asked = asyncio.run(ask(port, CREATES, connections=4, status=201))
-    assert len(asked.took) == len(asked.begun) == len(CREATES)
-    assert min(asked.took) > 0
+    run = asyncio.run(ask(port, CREATES, connections=4, status=201))
+    assert len(run.took) == len(run.begun) == len(CREATES)
+    assert min(run.took) > 0
     names = [one["name"] for one in listed(port)]
     assert sorted(names) == sorted(jobs.document(number)["name"] for number in range(12))
-    assert json.loads(asked.answer)["name"] in names
+    assert json.loads(run.answer)["name"] in names
 
 
 def listed(port):
@@ -49,7 +49,7 @@ def test_a_server_that_goes_away_ends_the_measurement():
 
 def test_the_bare_server_reads_the_body_and_answers_as_ours_does():
     with bare.serving() as port:
-        asked = asyncio.run(ask(port, CREATES, connections=2, status=201))
-        assert asked.answer == bare.ANSWER
+        run = asyncio.run(ask(port, CREATES, connections=2, status=201))
+        assert run.answer == bare.ANSWER
         with pytest.raises(AssertionError, match="500"):
             asyncio.run(ask(port, [request("POST", "/schedules", b"{")], status=201))

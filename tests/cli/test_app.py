@@ -94,11 +94,11 @@ def test_an_error_in_json_is_one_object_on_stderr(tmp_path):
         "title": "Not found",
         "status": 404,
         "code": "not_found",
-        "detail": "there is no such file",
+        "detail": "no such file",
         "field": missing,
     }
-    told = problem(noonmark("preview", "61 * * * *", "0 25 * * *", "--json"), code=2)
-    assert (told["code"], [one["field"] for one in told["problems"]]) == ("invalid_trigger", ["crons[0]", "crons[1]"])
+    error = problem(noonmark("preview", "61 * * * *", "0 25 * * *", "--json"), code=2)
+    assert (error["code"], [one["field"] for one in error["problems"]]) == ("invalid_trigger", ["crons[0]", "crons[1]"])
     assert problem(noonmark("prevew", "--json"), code=2)["code"] == "invalid_request"
 
 

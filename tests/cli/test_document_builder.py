@@ -147,8 +147,8 @@ def test_target_options(cli, options, target):
     ],
 )
 def test_status_shows_target_and_limits(cli, options, message):
-    made = cli.json("schedule", "create", *DAILY, *options)["schedule_id"]
-    shown = " ".join(cli("schedule", "status", made).split())
+    schedule_id = cli.json("schedule", "create", *DAILY, *options)["schedule_id"]
+    shown = " ".join(cli("schedule", "status", schedule_id).split())
     assert message in shown.replace("x x", "xx"), shown
 
 
@@ -264,13 +264,13 @@ def test_dependencies(cli):
         (("create", *DAILY, *REPORT, "--at-most", "3"), "--per: is required with --at-most"),
         (("create", *DAILY, *REPORT, "--at-least", "3"), "--per: is required with --at-least"),
         (("create", *DAILY, *REPORT, "--per", "1h"), "--per: requires --at-least or --at-most"),
-        (("create", *DAILY, *REPORT, "--retries", "-1"), "--retries: must be a whole number from 0 to 99, not -1"),
-        (("create", *DAILY, *REPORT, "--retries", "100"), "--retries: must be a whole number from 0 to 99, not 100"),
+        (("create", *DAILY, *REPORT, "--retries", "-1"), "--retries: must be an integer from 0 to 99, not -1"),
+        (("create", *DAILY, *REPORT, "--retries", "100"), "--retries: must be an integer from 0 to 99, not 100"),
         (("list", "--label", "team"), "--label: must be a name, then '=', then a value, not \"team\""),
         (("pause", "--label", "team"), "--label: must be a name, then '=', then a value"),
         (("label", "--label", "a=b", "--set", "team"), "--set: must be a name, then '=', then a value"),
         (("create", *DAILY, *REPORT, "--label", "team"), "--label: must be a name, then '=', then a value"),
-        (("create", *DAILY, *REPORT, "--max-runs", "0"), "max_runs: must be a whole number from 1"),
+        (("create", *DAILY, *REPORT, "--max-runs", "0"), "max_runs: must be an integer from 1"),
         (("create", *DAILY, *REPORT, "--schedule-json", "[]"), "--schedule-json: must be an object"),
         (("create", *DAILY, *REPORT, "--schedule-json", "{"), "--schedule-json: is not JSON"),
         (("create", *DAILY, *REPORT, "--schedule-json", '{"kind": "weekly"}'), "--schedule-json: kind must be one of"),
@@ -335,10 +335,10 @@ def test_a_bundle_is_a_folder_with_a_manifest_or_an_id(cli, tmp_path):
     ):
         assert cli.refused(2, *command[:2], bundle, *command[2:]) == [f"{bundle}: the folder has no manifest.json"]
         [line] = cli.refused(3, *command[:2], tmp_path / "missing", *command[2:])
-        assert line == f"{tmp_path / 'missing'}: there is no such file or folder, and no bundle with that id"
+        assert line == f"{tmp_path / 'missing'}: no such file or folder, and no bundle with that id"
     (bundle / "manifest.json").write_text('{"name": "eval", "command": ["true"]}')
-    made = cli.json("schedule", "create", bundle, *DAILY)
-    assert (made["name"], made["target"]) == ("eval", {"target_kind": "bundle", "bundle_id": "eval"})
+    answer = cli.json("schedule", "create", bundle, *DAILY)
+    assert (answer["name"], answer["target"]) == ("eval", {"target_kind": "bundle", "bundle_id": "eval"})
     [line] = cli.refused(2, "schedule", "create", bundle, *DAILY, "--payload-json", "{}")
     assert line.endswith("a bundle has inputs, in its manifest or as target.inputs in --schedule-json")
     [line] = cli.refused(2, "schedule", "delay", bundle)
@@ -485,31 +485,33 @@ def test_a_manifest_that_says_two_things_is_refused(cli, command, manifest, prob
 
 def test_an_update_changes_one_url_and_removes_another(cli):
     urls = ("--ping-start", "https://e.com/start", "--ping-success", "https://e.com/end")
-    made = cli.json("schedule", "create", *DAILY, *REPORT, *urls)["schedule_id"]
+    schedule_id = cli.json("schedule", "create", *DAILY, *REPORT, *urls)["schedule_id"]
     changes = ("--ping-start", "", "--ping-failure", "https://e.com/fail")
-    after = cli.json("schedule", "update", made, *changes)
+    after = cli.json("schedule", "update", schedule_id, *changes)
     assert after["ping_urls"] == {"success": "https://e.com/end", "failure": "https://e.com/fail"}
 
 
 def test_a_schedule_shows_what_is_expected_of_it(cli):
     options = ("--expected", "10m", "--at-least", "1", "--at-most", "30", "--per", "1d")
-    made = cli.json("schedule", "create", *DAILY, *REPORT, *options)["schedule_id"]
-    shown = " ".join(cli("schedule", "status", made).split())
+    schedule_id = cli.json("schedule", "create", *DAILY, *REPORT, *options)["schedule_id"]
+    shown = " ".join(cli("schedule", "status", schedule_id).split())
     assert "an alert after 10 minutes" in shown
     assert "at least 1 success and at most 30 starts within 1 day, or an alert" in shown
-    cli("schedule", "update", made, "--at-most", "1")
-    assert "at least 1 success and at most 1 start within 1 day" in " ".join(cli("schedule", "status", made).split())
+    cli("schedule", "update", schedule_id, "--at-most", "1")
+    assert "at least 1 success and at most 1 start within 1 day" in " ".join(
+        cli("schedule", "status", schedule_id).split()
+    )
 
 
 def test_a_schedule_shows_its_runaway_guard(cli):
     options = ("--max-fires-per-hour", "1", "--max-identical-results", "3")
-    made = cli.json("schedule", "create", *DAILY, *REPORT, *options)["schedule_id"]
-    shown = " ".join(cli("schedule", "status", made).split())
+    schedule_id = cli.json("schedule", "create", *DAILY, *REPORT, *options)["schedule_id"]
+    shown = " ".join(cli("schedule", "status", schedule_id).split())
     assert "beyond 1 start in an hour or 3 identical results in a row, it is paused" in shown
     off = ("--max-fires-per-hour", "0", "--max-identical-results", "0")
-    cli("schedule", "update", made, *off, "--max-spend-factor", "4")
+    cli("schedule", "update", schedule_id, *off, "--max-spend-factor", "4")
     assert "beyond 4 times the spend of its usual hours, it is paused" in " ".join(
-        cli("schedule", "status", made).split()
+        cli("schedule", "status", schedule_id).split()
     )
-    cli("schedule", "update", made, "--max-spend-factor", "0")
-    assert "Runaway no guard" in " ".join(cli("schedule", "status", made).split())
+    cli("schedule", "update", schedule_id, "--max-spend-factor", "0")
+    assert "Runaway no guard" in " ".join(cli("schedule", "status", schedule_id).split())

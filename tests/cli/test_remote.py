@@ -47,9 +47,9 @@ def test_check_asks_a_server_whether_a_live_node_serves_the_target(server, tmp_p
     served.write_text(json.dumps(document))
     misspelt.write_text(json.dumps(document | {"target": {"target_kind": "function", "function": "repotr"}}))
     eventually(lambda: call("check", served, "--server", server.url, "--json").json["warnings"] == [])
-    asked = call("check", misspelt, "--server", server.url)
-    assert asked.code == 0
-    assert "! no live node serves `function:repotr`" in asked.out
+    answer = call("check", misspelt, "--server", server.url)
+    assert answer.code == 0
+    assert "! no live node serves `function:repotr`" in answer.out
 
 
 def test_check_says_what_a_server_would_refuse(server, tmp_path):
@@ -57,16 +57,16 @@ def test_check_says_what_a_server_would_refuse(server, tmp_path):
     command = {"target_kind": "command", "argv": ["true"], "env": {"LD_PRELOAD": "x"}}
     file.write_text(json.dumps({"trigger": {"type": "once", "delay_seconds": 60}, "target": command}))
     assert call("check", file).code == 0
-    asked = call("check", file, "--server", server.url, "--json")
-    assert (asked.code, asked.json["valid"]) == (2, False)
-    [problem] = asked.json["problems"]
+    answer = call("check", file, "--server", server.url, "--json")
+    assert (answer.code, answer.json["valid"]) == (2, False)
+    [problem] = answer.json["problems"]
     assert (problem["field"], problem["code"]) == ("target.env.LD_PRELOAD", "not_allowed")
 
 
 def test_worker_stop_and_start(cli):
-    told = cli("worker", "status")
-    assert told.startswith("The worker is running.\n")
-    assert "None" not in told
+    answer = cli("worker", "status")
+    assert answer.startswith("The worker is running.\n")
+    assert "None" not in answer
     assert cli.json("worker", "stop")["status"] == "stopped"
     assert cli("worker", "status").startswith("The worker is stopped.\n")
     assert cli.json("worker", "start")["status"] == "running"
@@ -75,9 +75,9 @@ def test_worker_stop_and_start(cli):
 
 
 def test_server_from_the_environment(server, cli, tmp_path):
-    made = cli.create("--every", "1h")
-    done = in_pipe(*NOONMARK, "schedule", "status", made, NOONMARK_SERVER=server.url)
-    assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, made, "")
+    schedule = cli.create("--every", "1h")
+    done = in_pipe(*NOONMARK, "schedule", "status", schedule, NOONMARK_SERVER=server.url)
+    assert (done.returncode, done.stdout.splitlines()[0], done.stderr) == (0, schedule, "")
     # A store that is named goes before it: nothing is asked of the server.
     other = Cli("--store", f"sqlite:///{tmp_path / 'other.db'}")
     gone = other.create("--every", "1h")
@@ -103,8 +103,8 @@ def test_an_unreachable_server_is_an_error_with_advice(monkeypatch):
     done = call("schedule", "list", "--server", NOBODY)
     assert done.code == 6
     [line] = done.errors
-    assert line.startswith(f"there is no server at {NOBODY} ")
-    assert "is `noonmark serve` up? Name another one with --server or NOONMARK_SERVER" in line
+    assert line.startswith(f"cannot connect to {NOBODY} ")
+    assert "is `noonmark serve` running? Name another one with --server or NOONMARK_SERVER" in line
     assert line.endswith("--store sqlite:///noonmark.db")
     done = call("event", "emit", "paid", "--server", NOBODY, "--json")
     assert (done.code, done.problem["code"], done.problem["status"]) == (6, "unreachable", 503)
@@ -155,8 +155,8 @@ def test_event_types_to_match(cli):
         cli("event", "emit", kind)
     last = ("--last", "5")
     for words in (["named.a"], ["--event", "named.a"], ["--event", "named.a", "--event", "named.b"]):
-        found = cli.json("event", "match", *words, *last)["events"]
-        assert [one["event_type"] for one in found] == [one for one in words[::-1] if not one.startswith("--")]
+        answer = cli.json("event", "match", *words, *last)["events"]
+        assert [one["event_type"] for one in answer] == [one for one in words[::-1] if not one.startswith("--")]
     both = cli.json("event", "match", "named.c", "--event", "named.a", *last)
     assert [one["event_type"] for one in both["events"]] == ["named.c", "named.a"]
     tried = cli.json("event", "match", "--event", "named.a", "--payload-json", "1")

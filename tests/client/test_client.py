@@ -51,18 +51,23 @@ def create(client, **fields):
 
 class TestSchedules:
     def test_what_is_created_is_a_value_with_instants(self, client):
-        made = create(client, name="greet", labels={"team": "ops"}, trigger=CronTrigger("0 12 * * *"))
-        assert isinstance(made, Schedule)
-        assert (made.name, made.phase, made.revision, made.labels) == ("greet", "active", 1, {"team": "ops"})
-        assert (made.owner, made.counters) == (
+        schedule = create(client, name="greet", labels={"team": "ops"}, trigger=CronTrigger("0 12 * * *"))
+        assert isinstance(schedule, Schedule)
+        assert (schedule.name, schedule.phase, schedule.revision, schedule.labels) == (
+            "greet",
+            "active",
+            1,
+            {"team": "ops"},
+        )
+        assert (schedule.owner, schedule.counters) == (
             Owner(tenant="default", user="local"),
             Counters(total=0, successful=0, failed=0, missed=0, skipped=0),
         )
-        assert made.next_run_at == made.next_fire_times[0]
-        assert made.next_run_at.utcoffset() == timedelta(0)
-        assert (made.next_run_at.hour, len(made.next_fire_times), made.deleted_at_utc) == (12, 5, None)
-        assert made.document["overlap_policy"] == "skip"
-        assert client.get(made.schedule_id) == made
+        assert schedule.next_run_at == schedule.next_fire_times[0]
+        assert schedule.next_run_at.utcoffset() == timedelta(0)
+        assert (schedule.next_run_at.hour, len(schedule.next_fire_times), schedule.deleted_at_utc) == (12, 5, None)
+        assert schedule.document["overlap_policy"] == "skip"
+        assert client.get(schedule.schedule_id) == schedule
 
     def test_declared_again_it_is_the_same(self, client):
         one = client.upsert(schedule_id="declared", trigger=NOON, target=GREET)
@@ -71,24 +76,24 @@ class TestSchedules:
         assert other.revision == one.revision + 1
 
     def test_a_change_names_the_revision_it_was_made_for(self, client):
-        one = create(client, name="a name", description="words").schedule_id
-        changed = client.update(one, expected_revision=1, trigger={"type": "interval", "every_seconds": 60})
+        schedule_id = create(client, name="a name", description="words").schedule_id
+        changed = client.update(schedule_id, expected_revision=1, trigger={"type": "interval", "every_seconds": 60})
         assert (changed.revision, changed.name, changed.trigger["type"]) == (2, "a name", "interval")
         with pytest.raises(RevisionConflict) as refused:
-            client.update(one, expected_revision=1, trigger=NOON)
+            client.update(schedule_id, expected_revision=1, trigger=NOON)
         assert refused.value.field == "expected_revision"
-        taken_back = client.update(one, name=None, description=None)
+        taken_back = client.update(schedule_id, name=None, description=None)
         assert (taken_back.name, taken_back.description, taken_back.revision) == (None, "", 2)
 
     def test_steered_and_written_down(self, client):
-        one = create(client).schedule_id
-        assert client.pause(one, reason="a holiday & more").phase == "paused"
-        assert client.resume(one).phase == "active"
-        assert client.delete(one, reason="no longer & never again").phase == "deleted"
+        schedule_id = create(client).schedule_id
+        assert client.pause(schedule_id, reason="a holiday & more").phase == "paused"
+        assert client.resume(schedule_id).phase == "active"
+        assert client.delete(schedule_id, reason="no longer & never again").phase == "deleted"
         with pytest.raises(NotFound):
-            client.get(one)
-        assert client.get(one, include_deleted=True).deleted_at_utc is not None
-        entries = list(client.audit(schedule_id=one, page_size=3))
+            client.get(schedule_id)
+        assert client.get(schedule_id, include_deleted=True).deleted_at_utc is not None
+        entries = list(client.audit(schedule_id=schedule_id, page_size=3))
         assert [(entry.operation, entry.reason) for entry in entries] == [
             ("schedule/delete", "no longer & never again"),
             ("schedule/resume", None),
@@ -108,10 +113,10 @@ class TestSchedules:
         assert list(client.list(labels={label: "nobody"})) == []
 
     def test_previews(self, client):
-        one = create(client).schedule_id
+        schedule_id = create(client).schedule_id
         after = datetime(2026, 3, 27, tzinfo=UTC)
         wanted = [datetime(2026, 3, 27, 11, tzinfo=UTC), datetime(2026, 3, 28, 11, tzinfo=UTC)]
-        for what in (one, NOON, CronTrigger("0 12 * * *", timezone="Europe/Stockholm")):
+        for what in (schedule_id, NOON, CronTrigger("0 12 * * *", timezone="Europe/Stockholm")):
             seen = client.preview(what, after=after, count=2)
             assert (seen.fires, "12:00" in seen.description, seen.warnings) == (wanted, True, [])
         hashed = {"type": "cron", "expression": "H H * * *"}
@@ -120,13 +125,13 @@ class TestSchedules:
 
 class TestRuns:
     def test_a_run_from_its_beginning_to_its_reasons(self, client):
-        one = create(client).schedule_id
-        added = client.run_now(one, payload="world", overlap="allow")
-        assert (added.schedule_id, added.payload) == (one, "world")
+        schedule_id = create(client).schedule_id
+        added = client.run_now(schedule_id, payload="world", overlap="allow")
+        assert (added.schedule_id, added.payload) == (schedule_id, "world")
         done = eventually(lambda: (seen := client.occurrence(added.occurrence_id)).phase == "completed" and seen)
-        assert done in list(client.occurrences(one, phase="completed", page_size=1))
-        assert done not in list(client.occurrences(one, include_terminal=False))
-        [run] = client.runs(one, page_size=1)
+        assert done in list(client.occurrences(schedule_id, phase="completed", page_size=1))
+        assert done not in list(client.occurrences(schedule_id, include_terminal=False))
+        [run] = client.runs(schedule_id, page_size=1)
         assert (run.outcome, run.result, run.ended_at_utc >= run.started_at_utc) == ("completed", "hello world", True)
         assert client.run(run.run_id) == run
         assert client.occurrence_runs(added.occurrence_id) == [run]
@@ -136,24 +141,24 @@ class TestRuns:
             "completed",
             True,
         )
-        assert client.explain_at(one, done.nominal_at_utc + HOUR).summary.endswith(".")
+        assert client.explain_at(schedule_id, done.nominal_at_utc + HOUR).summary.endswith(".")
         for end in (client.complete, client.fail, client.cancel):
             with pytest.raises(Conflict):
                 end(added.occurrence_id)
 
     def test_the_same_key_is_the_same_run(self, client):
-        one = create(client).schedule_id
-        assert len({client.run_now(one, key="k").occurrence_id for _ in range(3)}) == 1
-        assert len({client.run_now(one, overlap="allow").occurrence_id for _ in range(3)}) == 3
+        schedule_id = create(client).schedule_id
+        assert len({client.run_now(schedule_id, key="k").occurrence_id for _ in range(3)}) == 1
+        assert len({client.run_now(schedule_id, overlap="allow").occurrence_id for _ in range(3)}) == 3
 
     def test_past_times_are_run_again(self, client):
         now = datetime(2026, 3, 1, tzinfo=UTC)
         start = {"type": "interval", "every_seconds": 3_600, "start_at_utc": "2026-02-01T00:00:00Z"}
-        one = create(client, trigger=start).schedule_id
-        tried = client.backfill(one, now - 2 * HOUR, now, dry_run=True)
+        schedule_id = create(client, trigger=start).schedule_id
+        tried = client.backfill(schedule_id, now - 2 * HOUR, now, dry_run=True)
         assert (tried.backfill_id, tried.count) == (None, 3)
         assert [row.nominal_at_utc for row in tried.occurrences] == [now - 2 * HOUR, now - HOUR, now]
-        done = client.backfill(one, "2026-02-28T22:00:00Z", "2026-03-01T00:00:00Z", concurrency=2, key="b1")
+        done = client.backfill(schedule_id, "2026-02-28T22:00:00Z", "2026-03-01T00:00:00Z", concurrency=2, key="b1")
         assert (done.backfill_id, done.count) == ("b1", 3)
 
     def test_what_waits_is_cancelled(self, client):
@@ -181,8 +186,8 @@ class TestTheRest:
         assert client.worker_start().worker_status["running"]
 
     def test_any_operation_by_its_name(self, client):
-        made = client.call("schedule/create", {"trigger": NOON, "target": GREET, "name": "by name"})
-        assert client.call("schedule/get", {"schedule_id": made["schedule_id"]})["name"] == "by name"
+        answer = client.call("schedule/create", {"trigger": NOON, "target": GREET, "name": "by name"})
+        assert client.call("schedule/get", {"schedule_id": answer["schedule_id"]})["name"] == "by name"
         assert client.call("node/list")["nodes"]
 
 

@@ -1,4 +1,4 @@
-"""The memory store is the reference: it does what every store does."""
+"""The memory store passes the conformance suite; it is the reference."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the memory store does costs as much as what is due, whatever is stored."""
+"""The cost of the memory store follows due work, not stored rows."""
 
 from hypothesis import given
 from hypothesis import strategies as st

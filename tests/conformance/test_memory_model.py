@@ -1,4 +1,4 @@
-"""Two nodes do whatever they like with a memory store; what must always hold, holds after every step."""
+"""A state machine of two nodes on a memory store; the invariants hold after every step."""
 
 from collections import Counter
 from dataclasses import replace
@@ -104,7 +104,7 @@ class TwoNodes(RuleBasedStateMachine):
             self.depends_on[uid] = tuple(
                 Dependency(schedule_id=f"schedule-of-{one}", require_success=data.draw(st.booleans())) for one in named
             )
-            made = factories.schedule(
+            schedule = factories.schedule(
                 uid,
                 owner=OWNERS[number % 2],
                 trigger=data.draw(st.sampled_from([every, EventTrigger("seen"), *([None] if named else [])])),
@@ -117,7 +117,7 @@ class TwoNodes(RuleBasedStateMachine):
                 retry_policy=RetryPolicy(max_attempts=data.draw(st.integers(1, 2))),
                 horizon=Horizon(occurrences=data.draw(st.integers(1, 3))),
             )
-            assert self.store.create([first_plan(made, lookahead=LOOKAHEAD)]) == [True]
+            assert self.store.create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
 
     def now(self):
         return self.clock.now
@@ -173,18 +173,18 @@ class TwoNodes(RuleBasedStateMachine):
     @rule(uid=uids)
     def change_at_once(self, uid):
         """As callers do it: read, decided and written in one step, so never too late."""
-        made = []
+        collected = []
 
         def decide(snapshot, now):
             if snapshot.schedule.phase is SchedulePhase.ACTIVE:
-                made[:] = [edits.pause(snapshot, now=now)]
+                collected[:] = [edits.pause(snapshot, now=now)]
             elif snapshot.schedule.phase is SchedulePhase.PAUSED:
-                made[:] = [edits.resume(snapshot, now=now, lookahead=LOOKAHEAD)]
-            return made[0] if made else None
+                collected[:] = [edits.resume(snapshot, now=now, lookahead=LOOKAHEAD)]
+            return collected[0] if collected else None
 
-        assert self.store.change(uid, decide) is bool(made)
-        if made:
-            self.see_whether_it_is_over(uid, made[0].schedule)
+        assert self.store.change(uid, decide) is bool(collected)
+        if collected:
+            self.see_whether_it_is_over(uid, collected[0].schedule)
 
     def write(self, made):
         self.store.commit_plans([made])
@@ -387,7 +387,7 @@ class TwoNodes(RuleBasedStateMachine):
         assert all(count == 1 for count in self.finals.values())
 
     @invariant()
-    def one_holds_the_slot_and_nobody_waits_for_a_free_one(self):
+    def one_row_holds_the_slot_and_none_waits_for_a_free_one(self):
         for entry in self.uow.entries.values():
             state, line = entry.state, self.uow.slot_queue(entry.state)
             assert [row.key for row in entry.live.values() if row.holds_slot] == (
@@ -427,7 +427,7 @@ class TwoNodes(RuleBasedStateMachine):
             assert max(counts.values(), default=0) <= quota.limit
 
     @invariant()
-    def whatever_is_live_has_an_owner_a_time_or_something_it_waits_for(self):
+    def live_rows_have_a_node_or_a_time_or_a_wait(self):
         for entry in self.uow.entries.values():
             for one, row in entry.live.items():
                 ready = ready_entries(self.uow).get(one)
@@ -458,7 +458,7 @@ class TwoNodes(RuleBasedStateMachine):
                     assert self.store.plannable(self.now(), 10)
 
     @invariant()
-    def nobody_waits_for_upstreams_in_vain(self):
+    def no_occurrence_waits_for_upstreams_in_vain(self):
         for entry in self.uow.entries.values():
             for row in entry.live.values():
                 if not row.awaits_upstreams(self.now()):
@@ -472,7 +472,7 @@ class TwoNodes(RuleBasedStateMachine):
                     assert isinstance(after_upstreams(claim, standings, now=self.now()), Wait)
 
     @invariant()
-    def whoever_owes_a_fire_to_its_upstreams_is_planned(self):
+    def followers_that_owe_a_fire_are_planned(self):
         for uid, entry in self.uow.entries.items():
             if entry.schedule.phase is SchedulePhase.ACTIVE and owed(snapshots.by_uid(self.uow, uid)) is not None:
                 assert entry.state.plan_at is not None

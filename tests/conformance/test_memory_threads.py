@@ -1,4 +1,4 @@
-"""Verbs of the memory store may be called from several threads: each is one step."""
+"""The memory store is thread-safe: each call is atomic."""
 
 from concurrent.futures import ThreadPoolExecutor
 from sys import getswitchinterval, setswitchinterval
@@ -31,14 +31,14 @@ def test_threads_share_the_work_and_nothing_is_done_twice():
     clock = HandClock()
     store = MemoryStore(clock)
     bench = Bench(store, clock)
-    made = [factories.schedule(f"uid-{number}", trigger=EventTrigger("seen")) for number in range(THREADS * EACH)]
-    store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made])
+    schedules = [factories.schedule(f"uid-{number}", trigger=EventTrigger("seen")) for number in range(THREADS * EACH)]
+    store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules])
 
     def work(number):
-        mine = made[number * EACH : (number + 1) * EACH]
+        mine = schedules[number * EACH : (number + 1) * EACH]
         claimed = []
-        for one in mine:
-            store.add([factories.occurrence(one, manual("key"), nominal=NOW)])
+        for own in mine:
+            store.add([factories.occurrence(own, manual("key"), nominal=NOW)])
             claims = store.claim(f"node-{number}", [ROUTE], now=NOW, until=NOW, limit=2, lease=LEASE)
             for claim in claims:
                 bench.settle(bench.start(claim))
@@ -50,4 +50,4 @@ def test_threads_share_the_work_and_nothing_is_done_twice():
     assert len(claimed) == len(set(claimed))
     rest = store.claim("node", [ROUTE], now=NOW, until=NOW, limit=THREADS * EACH, lease=LEASE)
     assert len(claimed) + len(rest) == THREADS * EACH
-    assert sum(len(store.runs(one.uid)) for one in made) == len(claimed)
+    assert sum(len(store.runs(one.uid)) for one in schedules) == len(claimed)

@@ -1,4 +1,4 @@
-"""The PostgreSQL store does what every store does, on a real server."""
+"""The PostgreSQL store passes the conformance suite, on a real server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever two nodes do with a PostgreSQL store, it answers as the memory store does."""
+"""A PostgreSQL store answers two nodes as the memory store does, after every step of the state machine."""
 
 from itertools import count
 
@@ -6,12 +6,12 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from noonmark.stores.postgres import PostgresStore
-from tests.conformance.twins import TwoNodesAndATwin
+from tests.conformance.paired_stores import TwoNodesOnTwoStores
 
 SCHEMAS = count(1)
 
 
-class TwoNodesAndADatabase(TwoNodesAndATwin):
+class TwoNodesAndADatabase(TwoNodesOnTwoStores):
     def __init__(self, server):
         self.server = server
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whatever two nodes do with a Redis store, it answers as the memory store does."""
+"""A Redis store answers two nodes as the memory store does, after every step of the state machine."""
 
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -7,11 +7,11 @@ from noonmark.stores.redis.schema.schedules import CONCURRENCY_KEYS, OCCURRENCES
 from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.rules.records import Row
 from noonmark.stores.sql.records import ROW_COLUMNS
-from tests.conformance.twins import TwoNodesAndATwin
+from tests.conformance.paired_stores import TwoNodesOnTwoStores
 from tests.soak import SCALE
 
 
-class TwoNodesAndAServer(TwoNodesAndATwin):
+class TwoNodesAndAServer(TwoNodesOnTwoStores):
     def __init__(self, server):
         self.server = server
         super().__init__()

@@ -1,4 +1,4 @@
-"""Whatever two nodes do with a SQLite store, it answers as the memory store does."""
+"""A SQLite store answers two nodes as the memory store does, after every step of the state machine."""
 
 import tempfile
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 from hypothesis import settings
 
 from noonmark.stores.sqlite import SqliteStore
-from tests.conformance.twins import TwoNodesAndATwin
+from tests.conformance.paired_stores import TwoNodesOnTwoStores
 from tests.soak import SCALE
 
 
-class TwoNodesAndAFile(TwoNodesAndATwin):
+class TwoNodesAndAFile(TwoNodesOnTwoStores):
     def make_twin(self):
         self.folder = tempfile.TemporaryDirectory(prefix="noonmark-")
         return SqliteStore(Path(self.folder.name) / "noonmark.db", self.clock)

@@ -60,15 +60,15 @@ def check(explanation):
 
 def explained(reason, declared, fields, outcomes, *, now=NOW):
     """Why an occurrence carries a reason, after runs that ended so, ten seconds apart; None has not ended."""
-    one, fields = scheduled(**declared), dict(fields)
+    schedule, fields = scheduled(**declared), dict(fields)
     carried = None if fields.get("waiting_for") or reason in (Reason.NOT_DUE, Reason.ON_TIME) else reason
-    occurrence = row(one, fields.pop("nominal", 0), reason=carried, **fields)
+    occurrence = row(schedule, fields.pop("nominal", 0), reason=carried, **fields)
     runs = []
     for place, outcome in enumerate(outcomes):
         error = None if outcome in (None, Outcome.COMPLETED) else ERROR
         ended = None if outcome is None else 10 * place + 3
         runs.append(run(occurrence, 10 * place + 1, ended, outcome=outcome, attempt=place + 1, error=error))
-    explanation = explain_occurrence(one, occurrence, list(reversed(runs)), now=now)
+    explanation = explain_occurrence(schedule, occurrence, list(reversed(runs)), now=now)
     check(explanation)
     assert (explanation.occurrence_id, explanation.phase) == (occurrence.id, occurrence.phase)
     return explanation

@@ -55,7 +55,7 @@ def number(text, names=(), first=0):
 
 def numbers(text, low, high, names=(), first=0):
     """The values of a plain list of numbers, ranges and steps."""
-    found = set()
+    collected = set()
     for item in text.split(","):
         span, _, step = item.partition("/")
         if span in ("*", "?"):
@@ -65,8 +65,8 @@ def numbers(text, low, high, names=(), first=0):
         else:
             begin = number(span, names, first)
             end = high if step else begin
-        found.update(range(begin, end + 1, int(step or 1)))
-    return frozenset(found)
+        collected.update(range(begin, end + 1, int(step or 1)))
+    return frozenset(collected)
 
 
 def month_of(day):
@@ -194,7 +194,7 @@ def fires_of_wall_time(wall, zone, rule, dst):
 def fires_between(rules, zone_name, after, until, dst=None):
     """All fires with after < fire <= until, of one rule or several together, in order and without repeats."""
     zone = ZoneInfo(zone_name)
-    found = set()
+    collected = set()
     for rule in rules if isinstance(rules, list) else [rules]:
         times = sorted(product(rule.hours, rule.minutes, rule.seconds))
         first, last = (after - ROUND_THE_WORLD).date(), (until + ROUND_THE_WORLD).date()
@@ -204,8 +204,8 @@ def fires_between(rules, zone_name, after, until, dst=None):
             for hour, minute, second in times:
                 wall = datetime(day.year, day.month, day.day, hour, minute, second)  # noqa: DTZ001 - a wall time has no zone
                 if after - ROUND_THE_WORLD <= wall.replace(tzinfo=UTC) <= until + ROUND_THE_WORLD:
-                    found.update(fires_of_wall_time(wall, zone, rule, dst or {}))
-    return sorted(fire for fire in found if after < fire <= until)
+                    collected.update(fires_of_wall_time(wall, zone, rule, dst or {}))
+    return sorted(fire for fire in collected if after < fire <= until)
 
 
 @cache
@@ -213,7 +213,7 @@ def clock_changes(zone_name, year):
     """Every instant of a year at which a zone's offset changes: found by the hour, then to the second."""
     zone = ZoneInfo(zone_name)
     hour = timedelta(hours=1)
-    found = []
+    collected = []
     instant = datetime(year, 1, 1, tzinfo=UTC)
     while instant.year == year:
         before = instant.astimezone(zone).utcoffset()
@@ -221,9 +221,9 @@ def clock_changes(zone_name, year):
             change = instant
             while change.astimezone(zone).utcoffset() == before:
                 change += SECOND
-            found.append(change)
+            collected.append(change)
         instant += hour
-    return found
+    return collected
 
 
 def utc(text):

@@ -22,7 +22,7 @@ from noonmark.core.admission import (
     unserved,
 )
 from noonmark.core.budgets.budget import BudgetScope, Refused, WhenExhausted
-from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import ENDINGS, Phase
 from noonmark.core.occurrence import Overrides, PinnedBundle
@@ -93,7 +93,7 @@ def test_one_that_is_due_starts_with_the_places_it_needs():
         (Allow(), True, False),
     ],
 )
-def test_a_slot_is_taken_once_by_whatever_may_not_overlap(policy, holds, takes):
+def test_a_slot_is_taken_once_by_occurrences_that_may_not_overlap(policy, holds, takes):
     assert admitted(claimed(policies={"overlap_policy": policy}, holds_slot=holds)).takes_slot is takes
 
 

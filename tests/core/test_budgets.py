@@ -191,8 +191,8 @@ def test_the_limits_of_a_run_are_hard_as_well(limits, what):
 def test_a_refusal_that_nobody_can_lift_comes_first():
     soft = standing(max_cost=1, hard=False, require_approval=True, scope=BudgetScope.SESSION)
     hard = standing(max_cost=1, scope=BudgetScope.TENANT)
-    asked = decide(CALL, [soft], RunSpend())
-    assert (asked.needs_approval, asked.scope) == (True, BudgetScope.SESSION)
+    decision = decide(CALL, [soft], RunSpend())
+    assert (decision.needs_approval, decision.scope) == (True, BudgetScope.SESSION)
     refused = decide(CALL, [soft, hard], RunSpend())
     assert (refused.needs_approval, refused.scope) == (False, BudgetScope.TENANT)
     approved = replace(CALL, is_approved=True)

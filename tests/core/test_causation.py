@@ -88,9 +88,9 @@ def listener(name, *types):
 def test_a_fact_goes_on_with_the_chain_that_led_to_it(one, depth, facts, chain):
     fact, emission = chain_of_system_event(one), chain_of_emitted(one)
     assert (fact.depth, fact.facts, emission.depth, emission.facts) == (depth, facts, depth, facts - 1)
-    told = of_occurrence(SystemEvent.FAILED, JOB, one)
-    assert told.event_id.partition("_")[0] == f"evt{depth}.{facts}"
-    assert (told.payload["depth"], told.payload["chain"]) == (depth, [*chain, "schedule-of-job"])
+    explanation = of_occurrence(SystemEvent.FAILED, JOB, one)
+    assert explanation.event_id.partition("_")[0] == f"evt{depth}.{facts}"
+    assert (explanation.payload["depth"], explanation.payload["chain"]) == (depth, [*chain, "schedule-of-job"])
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_no_chain_is_without_end_and_none_has_more_than_two_facts(trail, is_told
     [
         (Chain(1), None),
         (Chain(16).then("a", "x"), None),
-        (Chain(17), "it would be the last of 17 events that set each other off, and at most 16 may"),
+        (Chain(17), "it would be the last of 17 events that trigger each other, and at most 16 may"),
         (Chain(3).then("a", "y").then("b", "y").then("c", "x"), None),
         (Chain(3).then("a", "x").then("b"), None),
         (
@@ -185,12 +185,12 @@ def test_who_took_part_is_known_however_the_chain_went_on():
     """By an event, by a dependency, by a fact, and once more by an event."""
     first, second, third, fourth = (listener(name) for name in ("first", "second", "third", "fourth"))
     down = followed(heard(emitted(ended(first), "x"), second), third)
-    told = of_occurrence(SystemEvent.FAILED, third, down)
-    assert told.payload["chain"] == ["schedule-of-second", "schedule-of-third"]
-    last = emitted(heard(told, fourth), "y")
-    for one in (told, last):
+    explanation = of_occurrence(SystemEvent.FAILED, third, down)
+    assert explanation.payload["chain"] == ["schedule-of-second", "schedule-of-third"]
+    last = emitted(heard(explanation, fourth), "y")
+    for one in (explanation, last):
         assert [concerns(one, taking_part) for taking_part in (first, second, third)] == [True] * 3
-    assert [concerns(told, fourth), concerns(last, fourth), concerns(last, JOB)] == [False, True, False]
+    assert [concerns(explanation, fourth), concerns(last, fourth), concerns(last, JOB)] == [False, True, False]
     assert last.event_id.startswith("evt3.1_")
 
 
@@ -226,12 +226,12 @@ def test_what_work_tells_over_the_network_leads_as_far_as_what_it_emits():
 
 
 def test_what_work_asks_for_over_the_network_is_a_step_deeper():
-    one = ended()
+    occurrence = ended()
     for depth in range(1, MAX_DEPTH + 1):
-        trail = chain_of_requested(one)
+        trail = chain_of_requested(occurrence)
         assert (trail.depth, why_not_requested(trail)) == (depth, None)
         assert trail.leads_through(JOB.schedule_id)
-        one = ended(origin=manual(str(depth)), overrides=Overrides(behind=trail))
-    assert why_not_requested(chain_of_requested(one)) == (
-        "it would be the last of 17 steps that set each other off, and at most 16 may"
+        occurrence = ended(origin=manual(str(depth)), overrides=Overrides(behind=trail))
+    assert why_not_requested(chain_of_requested(occurrence)) == (
+        "it would be the last of 17 steps that trigger each other, and at most 16 may"
     )

@@ -219,16 +219,16 @@ REQUEST = {"target_kind": "http", "url": "https://api.example/x", "secret_header
     ],
 )
 def test_a_problem_anywhere_leaves_no_steps(documents, problems):
-    found = plan(declared(document("fine"), *documents), secrets={"token": LINKED})
-    assert found.steps == ()
-    assert [(index - 1, problem.field) for index, problem in found.problems] == [one[:2] for one in problems]
-    for (_, problem), (_, _, message) in zip(found.problems, problems, strict=True):
+    planned = plan(declared(document("fine"), *documents), secrets={"token": LINKED})
+    assert planned.steps == ()
+    assert [(index - 1, problem.field) for index, problem in planned.problems] == [one[:2] for one in problems]
+    for (_, problem), (_, _, message) in zip(planned.problems, problems, strict=True):
         assert message.replace("schedules[0]", "schedules[1]") in problem.message
 
 
 def test_the_same_name_twice_is_fine_where_both_have_ids():
-    found = plan(declared(document(schedule_id="x"), document(schedule_id="y")))
-    assert [step.schedule_id for step in found.steps] == ["x", "y"]
+    planned = plan(declared(document(schedule_id="x"), document(schedule_id="y")))
+    assert [step.schedule_id for step in planned.steps] == ["x", "y"]
 
 
 def test_requests_with_known_secrets_pass_and_without_a_list_of_secrets_all_do():
@@ -257,9 +257,9 @@ def test_upstreams_that_cannot_be_read_are_left_to_the_parser():
 
 
 def test_problems_come_in_the_order_of_the_documents():
-    found = plan(declared(document(depends_on=[{"schedule_id": "x"}]), document("b", max_runs=0)))
-    assert found.problems[1][1] == Problem("max_runs", found.problems[1][1].message)
-    assert [index for index, _ in found.problems] == [0, 1]
+    planned = plan(declared(document(depends_on=[{"schedule_id": "x"}]), document("b", max_runs=0)))
+    assert planned.problems[1][1] == Problem("max_runs", planned.problems[1][1].message)
+    assert [index for index, _ in planned.problems] == [0, 1]
 
 
 def test_what_an_edit_changed():

@@ -52,34 +52,34 @@ def rewound(snapshot, now=NOW):
 
 
 def test_the_watermark_falls_back_to_now_and_the_gap_with_it():
-    made = rewound(ahead(scheduled(every(100)), YEARS, YEARS, gaps=[gap(100, YEARS - 100, YEARS // 100 - 1)]))
-    assert made.rewound == Rewound(newest=at(200), shortened=(gap(100, 200, 2),))
-    assert (nominals(made), after_noon(made.watermark), made.removed) == ([300], 300, ids(YEARS))
-    assert (after_noon(made.plan_at), made.exhausted, made.closed) == (298, False, ())
-    assert made.snapshot.watermark == at(YEARS), "it is written only where that is still stored"
+    rewind = rewound(ahead(scheduled(every(100)), YEARS, YEARS, gaps=[gap(100, YEARS - 100, YEARS // 100 - 1)]))
+    assert rewind.rewound == Rewound(newest=at(200), shortened=(gap(100, 200, 2),))
+    assert (nominals(rewind), after_noon(rewind.watermark), rewind.removed) == ([300], 300, ids(YEARS))
+    assert (after_noon(rewind.plan_at), rewind.exhausted, rewind.closed) == (298, False, ())
+    assert rewind.snapshot.watermark == at(YEARS), "it is written only where that is still stored"
 
 
 def test_a_gap_of_which_nothing_has_come_is_undone():
-    made = rewound(ahead(scheduled(every(100)), YEARS, YEARS, gaps=[gap(300, YEARS - 100, YEARS // 100 - 3)]))
-    assert made.rewound == Rewound(newest=at(200), undone=ids(300))
-    assert nominals(made) == [300]
+    rewind = rewound(ahead(scheduled(every(100)), YEARS, YEARS, gaps=[gap(300, YEARS - 100, YEARS // 100 - 3)]))
+    assert rewind.rewound == Rewound(newest=at(200), undone=ids(300))
+    assert nominals(rewind) == [300]
 
 
 def test_what_ran_ahead_of_its_time_keeps_its_outcome_and_is_not_named_again():
     found = ahead(scheduled(every(100)), YEARS, gaps=[gap(100, YEARS - 200, YEARS // 100 - 3)], outcomes=[300, YEARS])
-    made = rewound(found)
-    [shortened] = made.rewound.shortened
+    rewind = rewound(found)
+    [shortened] = rewind.rewound.shortened
     # Of the fires after 250, one had run before: it was never counted in the gap.
     assert shortened == gap(100, 200, YEARS // 100 - 3 - (YEARS // 100 - 2 - 3))
-    assert made.rewound.newest == at(YEARS)
-    assert nominals(made) == [400]
+    assert rewind.rewound.newest == at(YEARS)
+    assert nominals(rewind) == [400]
 
 
 def test_projections_that_a_plan_made_now_would_have_stay():
     found = ahead(scheduled(every(5_000), horizon=Horizon(occurrences=2)), YEARS, 5_000, 10_000, 15_000, YEARS)
-    made = rewound(found)
-    assert (made.planned, made.removed, after_noon(made.watermark)) == ((), ids(15_000, YEARS), 10_000)
-    assert made.rewound == Rewound(newest=None)
+    rewind = rewound(found)
+    assert (rewind.planned, rewind.removed, after_noon(rewind.watermark)) == ((), ids(15_000, YEARS), 10_000)
+    assert rewind.rewound == Rewound(newest=None)
 
 
 def test_what_was_to_be_caught_up_then_is_caught_up_now():
@@ -88,24 +88,28 @@ def test_what_was_to_be_caught_up_then_is_caught_up_now():
         projected(200, 200, caught_up=200, first_due=200),
         projected(300, YEARS, caught_up=YEARS, first_due=300),
     ]
-    made = rewound(ahead(scheduled(every(100)), YEARS, *late))
-    planned = [(after_noon(row.nominal), after_noon(row.due), after_noon(row.caught_up)) for row in made.planned]
+    rewind = rewound(ahead(scheduled(every(100)), YEARS, *late))
+    planned = [(after_noon(row.nominal), after_noon(row.due), after_noon(row.caught_up)) for row in rewind.planned]
     assert planned == [(100, NOW, NOW), (300, 300, None)]
 
 
 def test_a_paused_schedule_is_only_set_back():
     swallowed = gap(100, YEARS, YEARS // 100)
-    made = rewound(ahead(scheduled(every(100), phase=SchedulePhase.PAUSED), YEARS, gaps=[swallowed]))
-    assert (made.planned, after_noon(made.watermark), made.plan_at, made.schedule) == ((), NOW, None, None)
-    assert made.rewound.shortened == (gap(100, 200, 2),)
+    rewind = rewound(ahead(scheduled(every(100), phase=SchedulePhase.PAUSED), YEARS, gaps=[swallowed]))
+    assert (rewind.planned, after_noon(rewind.watermark), rewind.plan_at, rewind.schedule) == ((), NOW, None, None)
+    assert rewind.rewound.shortened == (gap(100, 200, 2),)
 
 
 def test_a_schedule_that_was_completed_before_its_time_is_active_again():
     once = scheduled(OnceTrigger(moment(DAY)), phase=SchedulePhase.COMPLETED)
-    made = rewound(ahead(once, DAY, gaps=[gap(DAY, DAY, 1)]))
-    assert made.rewound == Rewound(newest=None, undone=ids(DAY))
-    assert (made.schedule.phase, made.schedule.revision, made.schedule.updated) == (SchedulePhase.ACTIVE, 1, at(NOW))
-    assert (nominals(made), made.exhausted) == ([DAY], True)
+    rewind = rewound(ahead(once, DAY, gaps=[gap(DAY, DAY, 1)]))
+    assert rewind.rewound == Rewound(newest=None, undone=ids(DAY))
+    assert (rewind.schedule.phase, rewind.schedule.revision, rewind.schedule.updated) == (
+        SchedulePhase.ACTIVE,
+        1,
+        at(NOW),
+    )
+    assert (nominals(rewind), rewind.exhausted) == ([DAY], True)
 
 
 @pytest.mark.parametrize(
@@ -135,8 +139,8 @@ def test_what_a_plan_made_now_could_be_like_is_left_alone(snapshot):
 
 def test_a_gap_of_an_earlier_rule_keeps_its_first_fire():
     """The rule in force names nothing before now; then nobody knows what else the gap has counted."""
-    made = rewound(ahead(scheduled(every(100, start=400)), YEARS, gaps=[gap(130, YEARS, 3)]))
-    assert made.rewound.shortened == (gap(130, 130, 1),)
+    rewind = rewound(ahead(scheduled(every(100, start=400)), YEARS, gaps=[gap(130, YEARS, 3)]))
+    assert rewind.rewound.shortened == (gap(130, 130, 1),)
 
 
 @pytest.mark.parametrize("policy", [misfire.Skip(), misfire.CatchUpOne(), misfire.CatchUpAll(limit=5)])
@@ -155,10 +159,10 @@ def test_ahead_and_back_every_fire_has_one_outcome(policy, jump):
         admitted=max((one.last for one in gaps), default=None),
     )
     now = 3 * 3_600 + 1_800
-    made = rewound(snapshot, now)
-    left = {one.id: one.nominal for one in snapshot.projections if one.id not in made.removed}
-    left |= {row.id: row.nominal for row in made.planned}
-    counted = sum(one.count for one in made.rewound.shortened)
-    named = schedule.declaration.trigger.count_micros(at(0), made.watermark)
-    assert counted + sum(at(0) < nominal <= made.watermark for nominal in left.values()) == named
-    assert after_noon(made.watermark) == 4 * 3_600
+    rewind = rewound(snapshot, now)
+    left = {one.id: one.nominal for one in snapshot.projections if one.id not in rewind.removed}
+    left |= {row.id: row.nominal for row in rewind.planned}
+    counted = sum(one.count for one in rewind.rewound.shortened)
+    named = schedule.declaration.trigger.count_micros(at(0), rewind.watermark)
+    assert counted + sum(at(0) < nominal <= rewind.watermark for nominal in left.values()) == named
+    assert after_noon(rewind.watermark) == 4 * 3_600

@@ -19,12 +19,12 @@ def days(expression, year=2026, month=None):
     """The dates of a year (or of one of its months) on which an expression fires, as MM-DD or DD."""
     begin = datetime(year, month or 1, 1, tzinfo=UTC) - timedelta(seconds=1)
     end = datetime(year, month, 1, tzinfo=UTC) + timedelta(days=32) if month else datetime(year + 1, 1, 1, tzinfo=UTC)
-    found, trigger = [], CronTrigger(expression)
+    collected, trigger = [], CronTrigger(expression)
     fire = trigger.next_after(begin)
     while fire and fire < end and fire.month in ([month] if month else range(1, 13)):
-        found.append(f"{fire:%d}" if month else f"{fire:%m-%d}")
+        collected.append(f"{fire:%d}" if month else f"{fire:%m-%d}")
         fire = trigger.next_after(fire)
-    return " ".join(found)
+    return " ".join(collected)
 
 
 def same_fires(one, other, count=40):

@@ -127,7 +127,7 @@ def test_where_no_time_was_named_the_last_outcome_counts(fields, expected):
         (100, {"watermark": 0, "schedule": PAUSED, "require_success": False}, "goes on"),
     ],
 )
-def test_a_time_that_is_not_planned_yet_is_waited_for_or_swallowed_by_a_pause(step, fields, expected):
+def test_a_time_that_is_not_planned_yet_is_waited_for_or_skipped_by_a_pause(step, fields, expected):
     up = standing(fires=every(step, start=step if step == 1000 else 0), last_phase=Phase.COMPLETED, **fields)
     decision = decided(up)
     assert told(decision) == expected
@@ -252,12 +252,12 @@ def test_a_follow_up_stands_where_the_deepest_of_those_stands_that_have_ended_si
 
 @pytest.mark.parametrize("phase", [Phase.COMPLETED, Phase.FAILED])
 def test_the_row_of_a_follow_up_knows_what_led_to_it(phase):
-    made = plan(followed(ended(phase, leads=DEEP)), now=at(55), lookahead=LOOKAHEAD)
-    [row] = [*made.planned, *made.closed]
+    planned = plan(followed(ended(phase, leads=DEEP)), now=at(55), lookahead=LOOKAHEAD)
+    [row] = [*planned.planned, *planned.closed]
     assert chain_behind(row) == DEEP
     assert chain_after(row) == DEEP.then(row.schedule_id)
-    made = plan(followed(ended(phase)), now=at(55), lookahead=LOOKAHEAD)
-    assert [chain_behind(row) for row in (*made.planned, *made.closed)] == [Chain()]
+    planned = plan(followed(ended(phase)), now=at(55), lookahead=LOOKAHEAD)
+    assert [chain_behind(row) for row in (*planned.planned, *planned.closed)] == [Chain()]
 
 
 def follower(**fields):
@@ -273,15 +273,15 @@ def followed(*each, watermark=20, schedule=None, **fields):
 
 
 def test_a_new_follower_counts_from_its_creation_and_is_planned_at_once():
-    made = first_plan(follower(), lookahead=LOOKAHEAD)
-    assert (made.watermark, made.plan_at, made.planned, made.exhausted) == (at(0), at(0), (), False)
+    plan = first_plan(follower(), lookahead=LOOKAHEAD)
+    assert (plan.watermark, plan.plan_at, plan.planned, plan.exhausted) == (at(0), at(0), (), False)
 
 
 def test_a_follow_up_is_planned_once_and_has_waited():
-    made = plan(followed(ended()), now=at(55), lookahead=LOOKAHEAD)
-    [row] = made.planned
+    planned = plan(followed(ended()), now=at(55), lookahead=LOOKAHEAD)
+    [row] = planned.planned
     assert (row.nominal, row.due, row.waiting_for) == (at(50), at(50), Reason.DEPENDENCY_PENDING)
-    assert (made.watermark, made.plan_at, made.exhausted) == (at(50), None, False)
+    assert (planned.watermark, planned.plan_at, planned.exhausted) == (at(50), None, False)
     assert not plan(followed(ended(), watermark=50), now=at(55), lookahead=LOOKAHEAD).planned
 
 
@@ -291,11 +291,11 @@ def test_a_follow_up_of_the_future_is_due_now():
 
 
 def test_a_failed_follow_up_is_skipped_in_the_plan():
-    made = plan(followed(ended(Phase.FAILED)), now=at(55), lookahead=LOOKAHEAD)
-    [row] = made.closed
+    planned = plan(followed(ended(Phase.FAILED)), now=at(55), lookahead=LOOKAHEAD)
+    [row] = planned.closed
     assert (row.phase, row.reason, row.waiting_for) == (Phase.SKIPPED, Reason.DEPENDENCY_FAILED, None)
     assert row.detail == '{"phase": "failed", "upstream": "up"}'
-    assert (made.watermark, made.planned) == (at(50), ())
+    assert (planned.watermark, planned.planned) == (at(50), ())
 
 
 @pytest.mark.parametrize(
@@ -309,25 +309,25 @@ def test_a_follower_is_over_when_nothing_upstream_is_to_come(each, expected):
 def test_a_follower_that_has_run_as_often_as_it_may_owes_nothing():
     used_up = followed(ended(), schedule=follower(max_runs=1), runs=1)
     assert owed(used_up) is None
-    made = plan(used_up, now=at(55), lookahead=LOOKAHEAD)
-    assert (made.planned, made.exhausted) == ((), True)
+    planned = plan(used_up, now=at(55), lookahead=LOOKAHEAD)
+    assert (planned.planned, planned.exhausted) == ((), True)
 
 
 @pytest.mark.parametrize("last", [50, 60])
 def test_what_a_follower_owes_when_it_is_paused_is_skipped(last):
-    made = edits.pause(followed(ended(at_second=last)), now=at(55))
-    [row] = made.closed
+    paused = edits.pause(followed(ended(at_second=last)), now=at(55))
+    [row] = paused.closed
     assert (row.nominal, row.phase, row.reason) == (at(last), Phase.SKIPPED, Reason.PAUSED)
-    assert (made.watermark, made.planned) == (at(max(55, last)), ())
+    assert (paused.watermark, paused.planned) == (at(max(55, last)), ())
 
 
 @pytest.mark.parametrize("last", [50, 60])
-def test_what_a_pause_swallowed_of_a_follower_is_one_row(last):
+def test_what_a_pause_skipped_of_a_follower_is_one_row(last):
     paused = replace(follower(), phase=PAUSED)
-    made = edits.resume(followed(ended(at_second=last), schedule=paused), now=at(55), lookahead=LOOKAHEAD)
-    [row] = made.closed
+    resumed = edits.resume(followed(ended(at_second=last), schedule=paused), now=at(55), lookahead=LOOKAHEAD)
+    [row] = resumed.closed
     assert (row.nominal, row.reason, row.missed_count) == (at(last), Reason.PAUSED, 1)
-    assert (made.watermark, made.plan_at) == (at(max(55, last)), at(55))
+    assert (resumed.watermark, resumed.plan_at) == (at(max(55, last)), at(55))
     assert not edits.resume(followed(IDLE, schedule=paused), now=at(55), lookahead=LOOKAHEAD).closed
 
 
@@ -335,34 +335,34 @@ def test_what_a_pause_swallowed_of_a_follower_is_one_row(last):
 def test_an_edited_follower_keeps_what_it_owes_and_looks_upstream_again(last):
     snapshot = followed(ended(at_second=last))
     other = replace(snapshot.schedule.declaration, timeout=5 * SECOND)
-    made = edits.edit(snapshot, other, now=at(55), lookahead=LOOKAHEAD)
-    [row] = made.planned
+    edited = edits.edit(snapshot, other, now=at(55), lookahead=LOOKAHEAD)
+    [row] = edited.planned
     assert (row.nominal, row.revision, row.waiting_for) == (at(last), 2, Reason.DEPENDENCY_PENDING)
-    assert (made.watermark, made.plan_at) == (at(max(55, last)), at(55))
+    assert (edited.watermark, edited.plan_at) == (at(max(55, last)), at(55))
 
 
 @pytest.mark.parametrize("last", [50, 60])
 def test_what_an_edited_follower_must_not_run_is_accounted_for(last):
     snapshot = followed(ended(FAILED, at_second=last))
     other = replace(snapshot.schedule.declaration, timeout=5 * SECOND)
-    made = edits.edit(snapshot, other, now=at(55), lookahead=LOOKAHEAD)
-    [row] = made.closed
+    edited = edits.edit(snapshot, other, now=at(55), lookahead=LOOKAHEAD)
+    [row] = edited.closed
     assert (row.nominal, row.phase, row.reason) == (at(last), Phase.SKIPPED, Reason.DEPENDENCY_FAILED)
-    assert (made.watermark, made.planned, made.plan_at) == (at(max(55, last)), (), at(55))
+    assert (edited.watermark, edited.planned, edited.plan_at) == (at(max(55, last)), (), at(55))
 
 
 def test_another_name_does_not_keep_a_follower_from_firing():
     snapshot = followed(ended())
-    made = edits.edit(snapshot, replace(snapshot.schedule.declaration, name="n"), now=at(55), lookahead=LOOKAHEAD)
-    assert [row.nominal for row in made.planned] == [at(50)]
+    edited = edits.edit(snapshot, replace(snapshot.schedule.declaration, name="n"), now=at(55), lookahead=LOOKAHEAD)
+    assert [row.nominal for row in edited.planned] == [at(50)]
 
 
 def test_a_follower_that_gets_a_trigger_goes_by_that():
     snapshot = followed(ended())
     timed = replace(snapshot.schedule.declaration, trigger=every(100))
-    made = edits.edit(snapshot, timed, now=at(55), lookahead=LOOKAHEAD)
+    edited = edits.edit(snapshot, timed, now=at(55), lookahead=LOOKAHEAD)
     # The start of its interval lies within the grace, and is a fire as it is at creation.
-    assert sorted(after_noon(row.nominal) for row in made.planned) == [0, 50, 100]
+    assert sorted(after_noon(row.nominal) for row in edited.planned) == [0, 50, 100]
 
 
 # Order

@@ -307,7 +307,7 @@ def written_fields(draw):
 
 
 @given(written_fields())
-def test_whatever_is_accepted_can_be_described(text):
+def test_any_accepted_trigger_can_be_described(text):
     try:
         trigger = CronTrigger(text)
     except InvalidTrigger:
@@ -345,11 +345,11 @@ def test_the_end_of_time_can_be_described():
 def test_what_reads_alike_fires_alike():
     minutes, hours = ["0", "*/15", "5/15", "20/15", "*/7"], ["9", "*/8", "10/8", "9-17", "1-5,10"]
     days, weekdays = ["*", "1-31", "1", "*/2", "L", "15,L"], ["*", "1", "0-6", "1/3", "*/3", "MON#1"]
-    told = {}
+    collected = {}
     for minute, hour, day, weekday in product(minutes, hours, days, weekdays):
         trigger = CronTrigger(f"{minute} {hour} {day} * {weekday}")
         seen = tuple(fires(trigger, NOW, 40)), trigger.count_between(NOW, datetime(2028, 1, 1, tzinfo=UTC))
-        assert told.setdefault(describe(trigger, now=NOW).text, seen) == seen, trigger
+        assert collected.setdefault(describe(trigger, now=NOW).text, seen) == seen, trigger
 
 
 @pytest.mark.parametrize(

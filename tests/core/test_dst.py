@@ -30,13 +30,13 @@ FIRST, SECOND, BOTH = {"fold": "first"}, {"fold": "second"}, {"fold": "both"}
 def instants(text):
     """Fires written as "2026-03: 08T07:00 09T06:30", always in UTC."""
     month = ""
-    found = []
+    collected = []
     for word in text.split():
         if word.endswith(":"):
             month = word[:-1]
         else:
-            found.append(utc(f"{month}-{word}Z"))
-    return found
+            collected.append(utc(f"{month}-{word}Z"))
+    return collected
 
 
 def rows(zone, after, until, table):

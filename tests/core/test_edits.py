@@ -73,10 +73,10 @@ def jittered(nominal, jitter):
 def test_an_edit_of_what_people_read_keeps_revision_and_projections(fields):
     snapshot = read(scheduled(), 100, 100)
     declaration = replace(snapshot.schedule.declaration, **fields)
-    made = edit(snapshot, declaration, 50)
-    assert made.schedule == replace(snapshot.schedule, declaration=declaration, updated=at(50))
-    assert (made.planned, made.closed, made.superseded, made.removed) == ((), (), (), ())
-    assert (after_noon(made.watermark), after_noon(made.plan_at)) == (100, 98)
+    edited = edit(snapshot, declaration, 50)
+    assert edited.schedule == replace(snapshot.schedule, declaration=declaration, updated=at(50))
+    assert (edited.planned, edited.closed, edited.superseded, edited.removed) == ((), (), (), ())
+    assert (after_noon(edited.watermark), after_noon(edited.plan_at)) == (100, 98)
 
 
 def test_an_edit_may_come_from_somebody_else_than_the_schedule():
@@ -102,9 +102,9 @@ def test_who_changes_the_target_passes_on_no_more_than_it_may_do():
 @pytest.mark.parametrize(("phase", "exhausted"), [(SchedulePhase.PAUSED, False), (SchedulePhase.COMPLETED, True)])
 def test_an_edit_of_what_people_read_wakes_nothing(phase, exhausted):
     snapshot = read(scheduled(phase=phase), 100)
-    made = edit(snapshot, replace(snapshot.schedule.declaration, name="Tidy up"), 950)
-    assert (made.planned, made.closed, after_noon(made.watermark)) == ((), (), 100)
-    assert (made.schedule.phase, made.schedule.revision, made.exhausted) == (phase, 1, exhausted)
+    edited = edit(snapshot, replace(snapshot.schedule.declaration, name="Tidy up"), 950)
+    assert (edited.planned, edited.closed, after_noon(edited.watermark)) == ((), (), 100)
+    assert (edited.schedule.phase, edited.schedule.revision, edited.exhausted) == (phase, 1, exhausted)
 
 
 @pytest.mark.parametrize(
@@ -118,63 +118,67 @@ def test_an_edit_of_what_people_read_wakes_nothing(phase, exhausted):
 )
 def test_any_other_edit_raises_the_revision_and_binds_the_projections_to_it(fields):
     snapshot = read(scheduled(), 100, 100)
-    made = edit(snapshot, replace(snapshot.schedule.declaration, **fields), 50)
-    assert (made.schedule.revision, made.schedule.updated, made.schedule.phase) == (2, at(50), SchedulePhase.ACTIVE)
-    assert [(row.id, row.revision, row.route) for row in made.planned] == [
-        (*ids(100), 2, made.schedule.declaration.target.route)
+    edited = edit(snapshot, replace(snapshot.schedule.declaration, **fields), 50)
+    assert (edited.schedule.revision, edited.schedule.updated, edited.schedule.phase) == (
+        2,
+        at(50),
+        SchedulePhase.ACTIVE,
+    )
+    assert [(row.id, row.revision, row.route) for row in edited.planned] == [
+        (*ids(100), 2, edited.schedule.declaration.target.route)
     ]
-    assert (made.superseded, made.removed, after_noon(made.watermark)) == ((), (), 100)
+    assert (edited.superseded, edited.removed, after_noon(edited.watermark)) == ((), (), 100)
 
 
 def test_times_that_the_new_rule_still_names_are_rebound_and_the_others_superseded():
     snapshot = read(scheduled(horizon=Horizon(occurrences=3)), 300, 100, 200, 300)
-    made = edit(snapshot, declared(every(150, start=0), horizon=Horizon(occurrences=3)), 50)
-    assert made.superseded == ids(100, 200)
-    assert planned(made) == [(300, 300, None), (150, 150, None), (450, 450, None)]
-    assert {row.revision for row in made.planned} == {2}
-    assert (after_noon(made.watermark), made.closed, made.removed) == (450, (), ())
+    edited = edit(snapshot, declared(every(150, start=0), horizon=Horizon(occurrences=3)), 50)
+    assert edited.superseded == ids(100, 200)
+    assert planned(edited) == [(300, 300, None), (150, 150, None), (450, 450, None)]
+    assert {row.revision for row in edited.planned} == {2}
+    assert (after_noon(edited.watermark), edited.closed, edited.removed) == (450, (), ())
 
 
 def test_a_rebound_one_is_due_by_the_new_jitter():
-    made = edit(read(scheduled(), 100, 100), declared(every(100, jitter=60)), 50)
-    assert planned(made) == [(100, jittered(100, 60), None)]
-    assert made.planned[0].first_due == made.planned[0].due
+    edited = edit(read(scheduled(), 100, 100), declared(every(100, jitter=60)), 50)
+    assert planned(edited) == [(100, jittered(100, 60), None)]
+    assert edited.planned[0].first_due == edited.planned[0].due
 
 
 def test_a_shorter_horizon_withdraws_what_lies_beyond_it():
     snapshot = read(scheduled(horizon=Horizon(occurrences=3)), 300, 100, 200, 300)
-    made = edit(snapshot, declared(every(100)), 50)
-    assert (nominals(made), made.removed, after_noon(made.watermark)) == ([100], ids(200, 300), 100)
+    edited = edit(snapshot, declared(every(100)), 50)
+    assert (nominals(edited), edited.removed, after_noon(edited.watermark)) == ([100], ids(200, 300), 100)
 
 
 def test_times_up_to_now_are_closed_by_the_old_rule_first():
-    made = edit(read(scheduled(), 100, 100), declared(every(70, start=0)), 580)
-    assert closed(made) == [("misfired/late", 5, 100, 500)]
-    assert made.closed[0].revision == 1
-    assert (nominals(made), made.superseded) == ([630], ())
+    edited = edit(read(scheduled(), 100, 100), declared(every(70, start=0)), 580)
+    assert closed(edited) == [("misfired/late", 5, 100, 500)]
+    assert edited.closed[0].revision == 1
+    assert (nominals(edited), edited.superseded) == ([630], ())
 
 
 def test_a_time_in_grace_still_runs_under_the_new_revision_and_in_no_gap_of_the_new_rule():
-    made = edit(read(scheduled(), 0), declared(every(70, start=0)), 530)
-    assert closed(made) == [("misfired/late", 4, 100, 400)]
-    assert planned(made) == [(500, 500, 530), (560, 560, None)]
-    assert {row.revision for row in made.planned} == {2}
+    edited = edit(read(scheduled(), 0), declared(every(70, start=0)), 530)
+    assert closed(edited) == [("misfired/late", 4, 100, 400)]
+    assert planned(edited) == [(500, 500, 530), (560, 560, None)]
+    assert {row.revision for row in edited.planned} == {2}
 
 
 def test_a_time_in_grace_stays_an_ordinary_one_when_the_times_stay_the_same():
-    made = edit(read(scheduled(), 100, 100), declared(every(100), max_runs=5), 130)
-    assert planned(made) == [(100, 100, None), (200, 200, None)]
+    edited = edit(read(scheduled(), 100, 100), declared(every(100), max_runs=5), 130)
+    assert planned(edited) == [(100, 100, None), (200, 200, None)]
 
 
 def test_a_claimed_one_is_rebound_so_its_holder_loses_it():
-    made = edit(read(scheduled(), 100, projected(100, is_claimed=True)), declared(every(100), max_runs=5), 50)
-    assert (planned(made), made.planned[0].revision) == ([(100, 100, None)], 2)
+    edited = edit(read(scheduled(), 100, projected(100, is_claimed=True)), declared(every(100), max_runs=5), 50)
+    assert (planned(edited), edited.planned[0].revision) == ([(100, 100, None)], 2)
 
 
 def test_one_that_waits_goes_on_waiting_under_the_new_revision():
     snapshot = read(scheduled(), 200, projected(100, waiting_for=Reason.QUEUED), 200)
-    made = edit(snapshot, declared(every(100), max_runs=5), 190)
-    assert [(after_noon(row.nominal), row.waiting_for, row.revision) for row in made.planned] == [
+    edited = edit(snapshot, declared(every(100), max_runs=5), 190)
+    assert [(after_noon(row.nominal), row.waiting_for, row.revision) for row in edited.planned] == [
         (100, Reason.QUEUED, 2),
         (200, None, 2),
     ]
@@ -182,33 +186,33 @@ def test_one_that_waits_goes_on_waiting_under_the_new_revision():
 
 def test_what_was_caught_up_stays_caught_up_with_its_own_times():
     snapshot = read(scheduled(), 500, projected(100, 520, caught_up=470, first_due=100))
-    made = edit(snapshot, declared(every(70, start=0)), 510)
-    assert planned(made)[0] == (100, 520, 470)
-    assert made.planned[0].first_due == at(100)
+    edited = edit(snapshot, declared(every(70, start=0)), 510)
+    assert planned(edited)[0] == (100, 520, 470)
+    assert edited.planned[0].first_due == at(100)
 
 
 def test_a_time_that_only_jitter_holds_back_is_the_old_rules():
     due = jittered(200, 90)
     assert due > 203
-    made = edit(read(scheduled(every(100, jitter=90)), 100, admitted=100), declared(every(1_000)), 201)
-    assert planned(made) == [(200, due, 201), (1_000, 1_000, None)]
+    edited = edit(read(scheduled(every(100, jitter=90)), 100, admitted=100), declared(every(1_000)), 201)
+    assert planned(edited) == [(200, due, 201), (1_000, 1_000, None)]
 
 
 def test_a_rule_without_times_supersedes_everything_ahead():
-    made = edit(read(scheduled(), 100, 100), declared(EventTrigger("uploaded")), 50)
-    assert (made.superseded, made.planned, made.plan_at, made.exhausted) == (ids(100), (), None, False)
+    edited = edit(read(scheduled(), 100, 100), declared(EventTrigger("uploaded")), 50)
+    assert (edited.superseded, edited.planned, edited.plan_at, edited.exhausted) == (ids(100), (), None, False)
 
 
 def test_a_rule_with_times_takes_over_from_one_without():
-    made = edit(read(scheduled(EventTrigger("uploaded")), 0), declared(every(100)), 550)
-    assert (nominals(made), made.closed) == ([600], ())
+    edited = edit(read(scheduled(EventTrigger("uploaded")), 0), declared(every(100)), 550)
+    assert (nominals(edited), edited.closed) == ([600], ())
 
 
 @pytest.mark.parametrize("due", [499, 500])
 def test_a_single_moment_just_past_is_not_hidden_by_a_fire_of_the_old_rule(due):
-    made = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(due))), 500)
-    assert sorted(nominals(made)) == sorted({due, 500})
-    assert (made.watermark, made.exhausted) == (at(500), True)
+    edited = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(due))), 500)
+    assert sorted(nominals(edited)) == sorted({due, 500})
+    assert (edited.watermark, edited.exhausted) == (at(500), True)
 
 
 @pytest.mark.parametrize(
@@ -224,15 +228,15 @@ def test_a_single_moment_just_past_is_not_hidden_by_a_fire_of_the_old_rule(due):
 @pytest.mark.parametrize("before", [every(1_000), EventTrigger("uploaded")])
 def test_a_start_of_another_interval_that_has_just_passed_fires_at_once(start, first, before):
     policy = CatchUpOne(grace=50 * SECOND)
-    made = edit(
+    edited = edit(
         read(scheduled(before, misfire_policy=policy), 0), declared(every(30, start=start), misfire_policy=policy), 500
     )
-    assert nominals(made)[0] == first
+    assert nominals(edited)[0] == first
 
 
 def test_a_start_that_the_old_interval_has_named_does_not_fire_again():
-    made = edit(read(scheduled(every(100, start=480)), 580, 580), declared(every(90, start=480)), 500)
-    assert nominals(made) == [570]
+    edited = edit(read(scheduled(every(100, start=480)), 580, 580), declared(every(90, start=480)), 500)
+    assert nominals(edited) == [570]
 
 
 @pytest.mark.parametrize(
@@ -245,15 +249,15 @@ def test_a_start_that_the_old_interval_has_named_does_not_fire_again():
 )
 def test_a_start_before_the_old_interval_was_created_is_new_unless_it_was_planned(rows, fires, gaps):
     before = scheduled(every(100, start=480), created=490, misfire_policy=Skip(grace=5 * SECOND))
-    made = edit(read(before, 580, *rows, 580), declared(every(90, start=480)), 500)
-    assert (nominals(made), closed(made)) == (fires, gaps)
+    edited = edit(read(before, 580, *rows, 580), declared(every(90, start=480)), 500)
+    assert (nominals(edited), closed(edited)) == (fires, gaps)
 
 
 @pytest.mark.parametrize(("watermark", "first"), [(480, 570), (479, 480)])
 def test_a_start_that_max_runs_kept_the_old_interval_from_naming_is_new(watermark, first):
     snapshot = replace(read(scheduled(every(10), max_runs=1), watermark, admitted=0), runs=1, exhausted=True)
-    made = edit(snapshot, declared(every(90, start=480)), 500)
-    assert nominals(made)[0] == first
+    edited = edit(snapshot, declared(every(90, start=480)), 500)
+    assert nominals(edited)[0] == first
 
 
 @pytest.mark.parametrize(
@@ -270,30 +274,30 @@ def test_a_start_that_max_runs_kept_the_old_interval_from_naming_is_new(watermar
 def test_an_edit_plans_no_fire_of_a_gap_that_a_clock_was_ahead_to_close(watermark, rows, occurrences, left):
     """The gap reaches from 300 to where the projections go on; the newest ones are withdrawn as the horizon says."""
     snapshot = read(scheduled(horizon=Horizon(occurrences=4)), watermark, *rows, admitted=700)
-    made = edit(snapshot, declared(every(100), horizon=Horizon(occurrences=occurrences)), 150)
-    assert (nominals(made), made.superseded) == (left, ())
-    assert made.removed == ids(*(one for one in rows if one not in left))
-    assert after_noon(made.watermark) == max(left[-1], 800 if 800 not in rows else 700)
+    edited = edit(snapshot, declared(every(100), horizon=Horizon(occurrences=occurrences)), 150)
+    assert (nominals(edited), edited.superseded) == (left, ())
+    assert edited.removed == ids(*(one for one in rows if one not in left))
+    assert after_noon(edited.watermark) == max(left[-1], 800 if 800 not in rows else 700)
 
 
 def test_an_edit_of_a_new_interval_fires_once_for_its_start():
     snapshot = read(scheduled(every(100, start=480)), 580, 580, admitted=480)
-    made = edit(snapshot, declared(every(100, start=480), timeout=SECOND), 500)
-    assert nominals(made) == [580]
+    edited = edit(snapshot, declared(every(100, start=480), timeout=SECOND), 500)
+    assert nominals(edited) == [580]
 
 
 def test_an_edit_of_the_trigger_reopens_a_completed_schedule():
     snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
-    made = edit(snapshot, declared(every(1_000)), 500)
-    assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.ACTIVE, 2)
-    assert (nominals(made), made.closed) == ([1_000], ())
+    edited = edit(snapshot, declared(every(1_000)), 500)
+    assert (edited.schedule.phase, edited.schedule.revision) == (SchedulePhase.ACTIVE, 2)
+    assert (nominals(edited), edited.closed) == ([1_000], ())
 
 
 def test_any_other_edit_leaves_it_completed():
     snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
-    made = edit(snapshot, declared(OnceTrigger(moment(100)), max_runs=5), 500)
-    assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.COMPLETED, 2)
-    assert (made.planned, made.exhausted) == ((), True)
+    edited = edit(snapshot, declared(OnceTrigger(moment(100)), max_runs=5), 500)
+    assert (edited.schedule.phase, edited.schedule.revision) == (SchedulePhase.COMPLETED, 2)
+    assert (edited.planned, edited.exhausted) == ((), True)
 
 
 @pytest.mark.parametrize(
@@ -307,52 +311,52 @@ def test_any_other_edit_leaves_it_completed():
 )
 def test_more_max_runs_reopen_a_completed_schedule_from_now_on(max_runs, phase, fires):
     snapshot = read(scheduled(phase=SchedulePhase.COMPLETED, max_runs=3), 150, admitted=100)
-    made = edit(replace(snapshot, runs=3, exhausted=True), declared(every(100), max_runs=max_runs), 510)
-    assert (made.schedule.phase, nominals(made), made.closed) == (phase, fires, ())
-    assert made.exhausted is (not fires)
+    edited = edit(replace(snapshot, runs=3, exhausted=True), declared(every(100), max_runs=max_runs), 510)
+    assert (edited.schedule.phase, nominals(edited), edited.closed) == (phase, fires, ())
+    assert edited.exhausted is (not fires)
 
 
 def test_another_trigger_reopens_what_has_run_as_often_as_it_may_to_no_avail():
     snapshot = read(scheduled(phase=SchedulePhase.COMPLETED, max_runs=3), 150, admitted=100)
-    made = edit(replace(snapshot, runs=3, exhausted=True), declared(OnceTrigger(moment(500)), max_runs=3), 510)
-    assert (made.schedule.phase, made.planned, made.exhausted) == (SchedulePhase.ACTIVE, (), True)
+    edited = edit(replace(snapshot, runs=3, exhausted=True), declared(OnceTrigger(moment(500)), max_runs=3), 510)
+    assert (edited.schedule.phase, edited.planned, edited.exhausted) == (SchedulePhase.ACTIVE, (), True)
 
 
 @pytest.mark.parametrize(("max_runs", "fires"), [(3, []), (4, [600]), (None, [600])])
 def test_an_active_one_that_is_used_up_goes_on_when_it_may_run_more(max_runs, fires):
     snapshot = replace(read(scheduled(max_runs=3), 150, admitted=100), runs=3, exhausted=True)
-    made = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
-    assert (nominals(made), made.closed, made.exhausted) == (fires, (), not fires)
+    edited = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
+    assert (nominals(edited), edited.closed, edited.exhausted) == (fires, (), not fires)
 
 
 def test_fewer_max_runs_than_there_were_withdraw_what_lies_ahead():
     snapshot = replace(read(scheduled(), 300, 100, 200, 300), runs=3)
-    made = edit(snapshot, declared(every(100), max_runs=2), 150)
-    assert (nominals(made), made.superseded, made.exhausted) == ([100], (), True)
-    assert made.removed == ids(200, 300)
-    assert after_noon(made.watermark) == 150
+    edited = edit(snapshot, declared(every(100), max_runs=2), 150)
+    assert (nominals(edited), edited.superseded, edited.exhausted) == ([100], (), True)
+    assert edited.removed == ids(200, 300)
+    assert after_noon(edited.watermark) == 150
 
 
 def test_what_the_new_trigger_does_not_name_is_superseded_and_the_rest_withdrawn():
     snapshot = replace(read(scheduled(), 300, 200, 300), runs=3)
-    made = edit(snapshot, declared(every(200), max_runs=2), 150)
-    assert (nominals(made), made.superseded, made.removed) == ([], ids(300), ids(200))
+    edited = edit(snapshot, declared(every(200), max_runs=2), 150)
+    assert (nominals(edited), edited.superseded, edited.removed) == ([], ids(300), ids(200))
 
 
 @pytest.mark.parametrize(("max_runs", "gaps", "exhausted"), [(3, [], True), (4, [], False), (None, [], False)])
-def test_a_pause_swallows_nothing_of_what_has_run_as_often_as_it_may(max_runs, gaps, exhausted):
+def test_a_pause_skips_nothing_of_what_has_run_as_often_as_it_may(max_runs, gaps, exhausted):
     snapshot = read(scheduled(phase=SchedulePhase.PAUSED, max_runs=3), 150)
     snapshot = replace(snapshot, runs=3, exhausted=True)
-    made = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
-    assert (closed(made), made.planned, made.exhausted) == (gaps, (), exhausted)
+    edited = edit(snapshot, declared(every(100), max_runs=max_runs, timeout=5), 510)
+    assert (closed(edited), edited.planned, edited.exhausted) == (gaps, (), exhausted)
     resumed = resume(snapshot, 510)
     assert (resumed.closed, resumed.planned, resumed.exhausted) == ((), (), True)
 
 
 @pytest.mark.parametrize(("runs", "exhausted"), [(2, False), (3, True)])
 def test_a_pause_remembers_that_nothing_follows(runs, exhausted):
-    made = pause(replace(read(scheduled(max_runs=3), 200, 100, 200), runs=runs), 50)
-    assert (made.exhausted, made.removed) == (exhausted, ids(100, 200))
+    paused = pause(replace(read(scheduled(max_runs=3), 200, 100, 200), runs=runs), 50)
+    assert (paused.exhausted, paused.removed) == (exhausted, ids(100, 200))
 
 
 @pytest.mark.parametrize(
@@ -379,72 +383,72 @@ def test_it_falls_back_to_now_when_nothing_was_named_before(trigger):
 @pytest.mark.parametrize(("due", "runs"), [(500, [500]), (440, [440]), (439, []), (501, [501])])
 def test_a_single_moment_just_past_is_accepted_and_runs(due, runs):
     snapshot = read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100, admitted=100)
-    made = edit(snapshot, declared(OnceTrigger(moment(due))), 500)
-    assert nominals(made) == runs
-    assert made.exhausted
+    edited = edit(snapshot, declared(OnceTrigger(moment(due))), 500)
+    assert nominals(edited) == runs
+    assert edited.exhausted
 
 
 def test_a_single_moment_that_the_old_rule_named_as_well_is_one_occurrence():
-    made = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(500))), 510)
-    assert planned(made) == [(500, 500, 510)]
-    assert after_noon(made.watermark) == 510
+    edited = edit(read(scheduled(), 500, 500), declared(OnceTrigger(moment(500))), 510)
+    assert planned(edited) == [(500, 500, 510)]
+    assert after_noon(edited.watermark) == 510
 
 
 def test_a_single_moment_that_the_old_rule_has_missed_is_one_occurrence():
     snapshot = read(scheduled(misfire_policy=Skip(grace=SECOND)), 500, 500)
-    made = edit(snapshot, declared(OnceTrigger(moment(500))), 510)
-    assert (closed(made), made.planned) == ([("misfired/late", 1, 500, 500)], ())
+    edited = edit(snapshot, declared(OnceTrigger(moment(500))), 510)
+    assert (closed(edited), edited.planned) == ([("misfired/late", 1, 500, 500)], ())
 
 
 @pytest.mark.parametrize(("exhausted", "caught_up"), [(False, None), (True, 510)])
 def test_what_is_left_from_before_max_runs_was_used_up_is_no_gap_with_what_follows(exhausted, caught_up):
     snapshot = replace(read(scheduled(max_runs=1), 500, 500), runs=1, exhausted=exhausted)
-    made = edit(snapshot, declared(every(100), max_runs=2), 510)
-    assert planned(made) == [(500, 500, caught_up), (600, 600, None)]
+    edited = edit(snapshot, declared(every(100), max_runs=2), 510)
+    assert planned(edited) == [(500, 500, caught_up), (600, 600, None)]
 
 
 @pytest.mark.parametrize(("trigger", "watermark"), [(every(100), 900), (every(70), 350)])
 def test_an_edit_while_paused_names_its_own_times_although_the_old_ones_were_cancelled_ahead(trigger, watermark):
     snapshot = read(scheduled(phase=SchedulePhase.PAUSED), 900)
-    made = edits.edit(snapshot, declared(trigger, timeout=SECOND), now=at(350), lookahead=LOOKAHEAD)
-    assert (after_noon(made.watermark), made.planned, made.closed) == (watermark, (), ())
+    edited = edits.edit(snapshot, declared(trigger, timeout=SECOND), now=at(350), lookahead=LOOKAHEAD)
+    assert (after_noon(edited.watermark), edited.planned, edited.closed) == (watermark, (), ())
 
 
 def test_an_edit_while_paused_closes_what_the_old_rule_named_and_plans_nothing():
-    made = edit(read(scheduled(phase=SchedulePhase.PAUSED), 50), declared(every(70, start=0)), 310)
-    assert closed(made) == [("skipped/paused", 3, 100, 300)]
-    assert (made.schedule.phase, made.schedule.revision) == (SchedulePhase.PAUSED, 2)
-    assert (made.planned, made.plan_at, after_noon(made.watermark)) == ((), None, 310)
+    edited = edit(read(scheduled(phase=SchedulePhase.PAUSED), 50), declared(every(70, start=0)), 310)
+    assert closed(edited) == [("skipped/paused", 3, 100, 300)]
+    assert (edited.schedule.phase, edited.schedule.revision) == (SchedulePhase.PAUSED, 2)
+    assert (edited.planned, edited.plan_at, after_noon(edited.watermark)) == ((), None, 310)
 
 
 # Pause
 
 
 def test_a_pause_withdraws_what_lies_ahead_without_a_trace():
-    made = pause(read(scheduled(horizon=Horizon(occurrences=2)), 200, 100, 200), 50)
-    assert made.schedule == replace(
-        made.snapshot.schedule, phase=SchedulePhase.PAUSED, updated=at(50), pause=Pause(at=at(50))
+    paused = pause(read(scheduled(horizon=Horizon(occurrences=2)), 200, 100, 200), 50)
+    assert paused.schedule == replace(
+        paused.snapshot.schedule, phase=SchedulePhase.PAUSED, updated=at(50), pause=Pause(at=at(50))
     )
-    assert (made.removed, made.closed, made.planned) == (ids(100, 200), (), ())
-    assert (after_noon(made.watermark), made.plan_at) == (50, None)
+    assert (paused.removed, paused.closed, paused.planned) == (ids(100, 200), (), ())
+    assert (after_noon(paused.watermark), paused.plan_at) == (50, None)
 
 
 def test_what_was_due_and_had_not_started_is_one_row_with_a_count():
     rows = [100, projected(200, is_claimed=True), projected(300, waiting_for=Reason.QUEUED), 400]
-    made = pause(read(scheduled(every(100), misfire_policy=CatchUpAll()), 400, *rows), 350)
-    assert closed(made) == [("skipped/paused", 3, 100, 300)]
-    assert (made.closed[0].id, made.removed) == (*ids(100), ids(200, 300, 400))
+    paused = pause(read(scheduled(every(100), misfire_policy=CatchUpAll()), 400, *rows), 350)
+    assert closed(paused) == [("skipped/paused", 3, 100, 300)]
+    assert (paused.closed[0].id, paused.removed) == (*ids(100), ids(200, 300, 400))
 
 
 def test_what_was_missed_before_the_pause_is_missed_and_not_paused():
-    made = pause(read(scheduled(), 100, 100), 530)
-    assert closed(made) == [("misfired/late", 4, 100, 400), ("skipped/paused", 1, 500, 500)]
-    assert (made.removed, made.planned, after_noon(made.watermark)) == ((), (), 530)
+    paused = pause(read(scheduled(), 100, 100), 530)
+    assert closed(paused) == [("misfired/late", 4, 100, 400), ("skipped/paused", 1, 500, 500)]
+    assert (paused.removed, paused.planned, after_noon(paused.watermark)) == ((), (), 530)
 
 
 def test_a_schedule_without_times_can_be_paused():
-    made = pause(read(scheduled(EventTrigger("uploaded")), 0), 530)
-    assert (made.closed, made.removed, made.schedule.phase) == ((), (), SchedulePhase.PAUSED)
+    paused = pause(read(scheduled(EventTrigger("uploaded")), 0), 530)
+    assert (paused.closed, paused.removed, paused.schedule.phase) == ((), (), SchedulePhase.PAUSED)
 
 
 @pytest.mark.parametrize("phase", [SchedulePhase.COMPLETED, SchedulePhase.DELETED])
@@ -456,39 +460,39 @@ def test_only_an_active_schedule_can_be_paused(phase):
 # Resume
 
 
-def test_what_the_pause_swallowed_is_one_row_with_a_count():
-    made = resume(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
-    assert closed(made) == [("skipped/paused", 3, 100, 300)]
-    assert made.closed[0].id == ids(100)[0]
-    assert made.schedule == replace(made.snapshot.schedule, phase=SchedulePhase.ACTIVE, updated=at(310))
-    assert (nominals(made), after_noon(made.plan_at)) == ([400], 398)
+def test_what_the_pause_skipped_is_one_row_with_a_count():
+    resumed = resume(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
+    assert closed(resumed) == [("skipped/paused", 3, 100, 300)]
+    assert resumed.closed[0].id == ids(100)[0]
+    assert resumed.schedule == replace(resumed.snapshot.schedule, phase=SchedulePhase.ACTIVE, updated=at(310))
+    assert (nominals(resumed), after_noon(resumed.plan_at)) == ([400], 398)
 
 
-def test_the_swallowed_row_has_the_due_time_of_its_first_fire():
-    made = resume(read(scheduled(every(100, jitter=60), phase=SchedulePhase.PAUSED), 50), 310)
-    assert made.closed[0].due == at(jittered(100, 60))
+def test_the_skipped_row_has_the_due_time_of_its_first_fire():
+    resumed = resume(read(scheduled(every(100, jitter=60), phase=SchedulePhase.PAUSED), 50), 310)
+    assert resumed.closed[0].due == at(jittered(100, 60))
 
 
 @pytest.mark.parametrize(("now", "count"), [(99, 0), (100, 1), (199, 1), (200, 2)])
-def test_a_fire_at_the_very_moment_of_resuming_was_swallowed(now, count):
-    made = resume(read(scheduled(phase=SchedulePhase.PAUSED), 0), now)
-    assert sum(row.missed_count for row in made.closed) == count
-    assert nominals(made)[0] == (count + 1) * 100
+def test_a_fire_at_the_very_moment_of_resuming_was_skipped(now, count):
+    resumed = resume(read(scheduled(phase=SchedulePhase.PAUSED), 0), now)
+    assert sum(row.missed_count for row in resumed.closed) == count
+    assert nominals(resumed)[0] == (count + 1) * 100
 
 
-def test_a_single_moment_that_the_pause_swallowed_leaves_nothing_to_come():
-    made = resume(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.PAUSED), 50), 310)
-    assert (closed(made), made.exhausted) == ([("skipped/paused", 1, 100, 100)], True)
+def test_a_single_moment_that_the_pause_skipped_leaves_nothing_to_come():
+    resumed = resume(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.PAUSED), 50), 310)
+    assert (closed(resumed), resumed.exhausted) == ([("skipped/paused", 1, 100, 100)], True)
 
 
-def test_a_pause_before_the_first_time_swallows_nothing():
-    made = resume(read(scheduled(every(100, start=900), phase=SchedulePhase.PAUSED), 50), 310)
-    assert (made.closed, nominals(made)) == ((), [900])
+def test_a_pause_before_the_first_time_skips_nothing():
+    resumed = resume(read(scheduled(every(100, start=900), phase=SchedulePhase.PAUSED), 50), 310)
+    assert (resumed.closed, nominals(resumed)) == ((), [900])
 
 
 def test_a_schedule_without_times_can_be_resumed():
-    made = resume(read(scheduled(EventTrigger("uploaded"), phase=SchedulePhase.PAUSED), 50), 310)
-    assert (made.closed, made.planned, made.schedule.phase) == ((), (), SchedulePhase.ACTIVE)
+    resumed = resume(read(scheduled(EventTrigger("uploaded"), phase=SchedulePhase.PAUSED), 50), 310)
+    assert (resumed.closed, resumed.planned, resumed.schedule.phase) == ((), (), SchedulePhase.ACTIVE)
 
 
 def test_only_what_is_paused_or_completed_can_become_active():
@@ -501,23 +505,23 @@ def test_only_what_is_paused_or_completed_can_become_active():
 
 def test_a_delete_cancels_projections_and_counts_what_was_due():
     rows = [100, projected(200, is_claimed=True), 300, projected(400, is_claimed=True)]
-    made = delete(read(scheduled(every(100), misfire_policy=CatchUpAll()), 400, *rows), 250)
-    assert closed(made) == [("cancelled/deleted", 2, 100, 200)]
-    assert (made.removed, made.cancelled, made.planned) == (ids(200), ids(300, 400), ())
-    assert made.schedule == replace(
-        made.snapshot.schedule, phase=SchedulePhase.DELETED, updated=at(250), deleted=at(250)
+    deleted = delete(read(scheduled(every(100), misfire_policy=CatchUpAll()), 400, *rows), 250)
+    assert closed(deleted) == [("cancelled/deleted", 2, 100, 200)]
+    assert (deleted.removed, deleted.cancelled, deleted.planned) == (ids(200), ids(300, 400), ())
+    assert deleted.schedule == replace(
+        deleted.snapshot.schedule, phase=SchedulePhase.DELETED, updated=at(250), deleted=at(250)
     )
-    assert (after_noon(made.watermark), made.plan_at) == (250, None)
+    assert (after_noon(deleted.watermark), deleted.plan_at) == (250, None)
 
 
-def test_the_deletion_of_a_paused_schedule_tells_what_the_pause_swallowed():
-    made = delete(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
-    assert closed(made) == [("skipped/paused", 3, 100, 300)]
+def test_the_deletion_of_a_paused_schedule_tells_what_the_pause_skipped():
+    deleted = delete(read(scheduled(phase=SchedulePhase.PAUSED), 50), 310)
+    assert closed(deleted) == [("skipped/paused", 3, 100, 300)]
 
 
 def test_the_deletion_of_a_completed_schedule_has_nothing_to_tell():
-    made = delete(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100), 310)
-    assert (made.closed, made.cancelled, made.schedule.phase) == ((), (), SchedulePhase.DELETED)
+    deleted = delete(read(scheduled(OnceTrigger(moment(100)), phase=SchedulePhase.COMPLETED), 100), 310)
+    assert (deleted.closed, deleted.cancelled, deleted.schedule.phase) == ((), (), SchedulePhase.DELETED)
 
 
 def test_what_is_deleted_stays_deleted():
@@ -538,5 +542,5 @@ def test_a_fire_at_the_very_moment_belongs_to_what_was_in_force(change, gaps):
 
 
 def test_a_fire_at_the_very_moment_of_an_edit_is_the_old_rules():
-    made = edit(read(scheduled(), 100, 100), declared(every(70, start=0)), 100)
-    assert (planned(made), made.superseded) == ([(100, 100, 100), (140, 140, None)], ())
+    edited = edit(read(scheduled(), 100, 100), declared(every(70, start=0)), 100)
+    assert (planned(edited), edited.superseded) == ([(100, 100, 100), (140, 140, None)], ())

@@ -20,9 +20,9 @@ HELD, TAKEN_OVER, OVER = Standing.HELD, Standing.TAKEN_OVER, Standing.OVER
 
 
 def occurrence(phase=Phase.DISPATCHING, attempt=2, fence=7, **fields):
-    made = factories.schedule(**fields)
+    schedule = factories.schedule(**fields)
     return replace(
-        factories.occurrence(made, TRIGGER, nominal=NOW), phase=phase, attempt=attempt, fence=fence, started=NOW
+        factories.occurrence(schedule, TRIGGER, nominal=NOW), phase=phase, attempt=attempt, fence=fence, started=NOW
     )
 
 
@@ -60,8 +60,8 @@ def test_the_id_of_a_workflow_names_the_occurrence_and_the_attempt(text, expecte
 
 @pytest.mark.parametrize(("engine", "node"), [(None, "node"), ("temporal", "temporal:node")])
 def test_the_record_and_the_run_name_the_engine(engine, node):
-    stored, made = occurrence(), factories.schedule()
-    waiting = settle(stored, made, Accepted(started=NOW, accepted=NOW, engine=engine), node="node")
+    stored, schedule = occurrence(), factories.schedule()
+    waiting = settle(stored, schedule, Accepted(started=NOW, accepted=NOW, engine=engine), node="node")
     assert (waiting.facts.get("engine"), waiting.run.node) == (engine, node)
     detail = json.dumps(dict(waiting.facts))
     accepted = replace(stored, phase=Phase.AWAITING_COMPLETION, detail=detail)
@@ -69,8 +69,8 @@ def test_the_record_and_the_run_name_the_engine(engine, node):
     assert engine_of(replace(stored, detail=detail)) is None
     assert engine_of(replace(accepted, detail='{"engine": 1}')) is None
     ended = Delivered(outcome=Outcome.COMPLETED, started=NOW, ended=NOW)
-    assert settle(accepted, made, ended, node="node").run.node == node
-    assert settle(accepted, made, ended, node="temporal:worker").run.node == "temporal:worker"
+    assert settle(accepted, schedule, ended, node="node").run.node == node
+    assert settle(accepted, schedule, ended, node="temporal:worker").run.node == "temporal:worker"
 
 
 @pytest.mark.parametrize(("node", "expected"), [("node", None), ("temporal:worker", "occ_1/2"), ("temporal", None)])
@@ -81,8 +81,8 @@ def test_a_run_has_a_workflow_if_an_engine_has_carried_it_out(node, expected):
 def test_a_workflow_run_ends_with_its_window_by_itself():
     window = Window(duration=MINUTE, end_action=EndAction.CANCEL)
     accepted = Accepted(started=NOW, accepted=NOW, deadline=NOW + 10 * MINUTE)
-    made = factories.schedule(window=window)
-    plain = settle(occurrence(window=window), made, accepted, node="node")
+    schedule = factories.schedule(window=window)
+    plain = settle(occurrence(window=window), schedule, accepted, node="node")
     assert plain.deadline == NOW + MINUTE
     workflow = factories.schedule(window=window, target=WorkflowTarget(workflow_id="w"))
     run = occurrence(window=window, target=WorkflowTarget(workflow_id="w"))

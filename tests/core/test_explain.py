@@ -110,8 +110,8 @@ FREE = {"misfire": "in_time", "overlap": "free"}
     ],
 )
 def test_every_rule_that_applies_says_what_it_decided(fields, decided):
-    one = scheduled()
-    explanation = explain_occurrence(one, row(one, **fields), now=NOW)
+    schedule = scheduled()
+    explanation = explain_occurrence(schedule, row(schedule, **fields), now=NOW)
     check(explanation)
     assert decisions(explanation) == decided
 
@@ -172,10 +172,10 @@ def test_the_step_that_decided_has_the_numbers():
 
 
 def test_numbers_of_an_earlier_attempt_are_not_told_of_this_one():
-    one = scheduled(**TRIES)
+    schedule = scheduled(**TRIES)
     earlier = {"reason": Reason.RETRY_SCHEDULED, "facts": {"attempt": 1, "max_attempts": 3}}
-    occurrence = row(one, phase=Phase.DISPATCHING, attempt=2, started=20, node="n2", **earlier)
-    explanation = explain_occurrence(one, occurrence, [run(occurrence, outcome=Outcome.FAILED)], now=at(99))
+    occurrence = row(schedule, phase=Phase.DISPATCHING, attempt=2, started=20, node="n2", **earlier)
+    explanation = explain_occurrence(schedule, occurrence, [run(occurrence, outcome=Outcome.FAILED)], now=at(99))
     assert explanation.summary == "It is running: node `n2` started attempt 2 of 3 at 2026-11-15 12:00:20 UTC."
     assert step(explanation, "runs").facts["attempt"] == 2
 
@@ -201,18 +201,18 @@ def test_numbers_of_an_earlier_attempt_are_not_told_of_this_one():
     ],
 )
 def test_what_runs_is_shown_with_who_runs_it(fields, said):
-    one = scheduled()
-    occurrence = row(one, phase=Phase.DISPATCHING, attempt=1, **fields)
-    explanation = explain_occurrence(one, occurrence, now=at(99))
+    schedule = scheduled()
+    occurrence = row(schedule, phase=Phase.DISPATCHING, attempt=1, **fields)
+    explanation = explain_occurrence(schedule, occurrence, now=at(99))
     assert explanation.summary == said
     assert step(explanation, "runs").facts.get("asked_to_stop") == fields.get("stop")
 
 
 def test_what_is_claimed_is_shown_with_who_claimed_it():
-    one = scheduled()
-    claimed = row(one, 400, phase=Phase.CLAIMED, node="n1", fence=1)
+    schedule = scheduled()
+    claimed = row(schedule, 400, phase=Phase.CLAIMED, node="n1", fence=1)
     said = "It has not run yet: node `n1` has claimed it, and starts it at 2026-11-15 12:06:40 UTC."
-    assert explain_occurrence(one, claimed, now=NOW).summary == said
+    assert explain_occurrence(schedule, claimed, now=NOW).summary == said
 
 
 @pytest.mark.parametrize(
@@ -226,22 +226,22 @@ def test_what_is_claimed_is_shown_with_who_claimed_it():
     ],
 )
 def test_of_one_that_is_overdue_it_is_told_what_can_become_of_it(policy, caught_up, fate):
-    one = scheduled(misfire_policy=policy)
+    schedule = scheduled(misfire_policy=policy)
     fields = {"caught_up": caught_up} if caught_up else {}
-    explanation = explain_occurrence(one, row(one, **fields), now=NOW)
+    explanation = explain_occurrence(schedule, row(schedule, **fields), now=NOW)
     check(explanation)
     late = "It has not run yet: it has been due since 2026-11-15 12:00:00 UTC, and no node took it up within 1 minute"
     assert explanation.summary == f"{late}; the misfire policy `{fate} as soon as a node plans the schedule again."
 
 
 def test_a_pause_holds_what_the_schedule_asked_for_and_nothing_else():
-    one = scheduled(phase=SchedulePhase.PAUSED)
-    retry = row(one, attempt=1, reason=Reason.RETRY_SCHEDULED, due=400)
-    held = explain_occurrence(one, retry, [run(retry, outcome=Outcome.FAILED)], now=NOW)
+    schedule = scheduled(phase=SchedulePhase.PAUSED)
+    retry = row(schedule, attempt=1, reason=Reason.RETRY_SCHEDULED, due=400)
+    held = explain_occurrence(schedule, retry, [run(retry, outcome=Outcome.FAILED)], now=NOW)
     check(held)
     assert held.summary == "It has not ended yet: the schedule is paused, and holds it until it is resumed."
     assert decisions(held) == PASSED | AHEAD | {"pause": "held", "claim": "not_yet", "runs": "failed"}
-    by_hand = explain_occurrence(one, row(one, 400, origin=ids.manual("m1")), now=NOW)
+    by_hand = explain_occurrence(schedule, row(schedule, 400, origin=ids.manual("m1")), now=NOW)
     assert by_hand.summary == "It has not run yet: it is due at 2026-11-15 12:06:40 UTC."
 
 
@@ -254,14 +254,14 @@ def test_a_pause_holds_what_the_schedule_asked_for_and_nothing_else():
     ],
 )
 def test_the_rules_of_the_runaway_guard_are_shown_with_their_defaults(fields, rules):
-    one = scheduled(**fields)
-    assert step(explain_occurrence(one, row(one), now=NOW), Rule.PAUSE).facts.get("runaway") == rules
+    schedule = scheduled(**fields)
+    assert step(explain_occurrence(schedule, row(schedule), now=NOW), Rule.PAUSE).facts.get("runaway") == rules
 
 
 def test_an_open_run_of_one_that_was_taken_over_is_shown_as_running():
-    one = scheduled()
-    taken = row(one, phase=Phase.CLAIMED, losses=1)
-    assert step(explain_occurrence(one, taken, [run(taken, ended=None)], now=NOW), "runs").decision == "running"
+    schedule = scheduled()
+    taken = row(schedule, phase=Phase.CLAIMED, losses=1)
+    assert step(explain_occurrence(schedule, taken, [run(taken, ended=None)], now=NOW), "runs").decision == "running"
 
 
 @pytest.mark.parametrize(
@@ -273,9 +273,9 @@ def test_an_open_run_of_one_that_was_taken_over_is_shown_as_running():
     ],
 )
 def test_what_else_asked_for_it_is_told_and_rules_of_the_trigger_do_not_apply(origin, decided):
-    one = scheduled(**UPSTREAM, max_runs=2)
-    finished = row(one, 50, origin=origin, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1)
-    explanation = explain_occurrence(one, finished, now=NOW)
+    schedule = scheduled(**UPSTREAM, max_runs=2)
+    finished = row(schedule, 50, origin=origin, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1)
+    explanation = explain_occurrence(schedule, finished, now=NOW)
     check(explanation)
     limited = {"limits": "within"} if "bounds" in decided else {}
     expected = decided | {"overlap": "free", "claim": "started", "runs": "succeeded"} | limited
@@ -284,8 +284,8 @@ def test_what_else_asked_for_it_is_told_and_rules_of_the_trigger_do_not_apply(or
 
 @pytest.mark.parametrize(("payload", "event_type"), [({"event_type": "uploaded"}, "uploaded"), (None, None)])
 def test_an_event_is_shown_by_its_type(payload, event_type):
-    one = scheduled(EventTrigger("uploaded"))
-    explanation = explain_occurrence(one, row(one, origin=ids.event("e1"), payload=payload), now=NOW)
+    schedule = scheduled(EventTrigger("uploaded"))
+    explanation = explain_occurrence(schedule, row(schedule, origin=ids.event("e1"), payload=payload), now=NOW)
     facts = step(explanation, "trigger").facts
     assert (facts["origin"], facts.get("event_type")) == ("event:e1", event_type)
     assert facts["trigger"] == "When uploaded is emitted"
@@ -318,9 +318,9 @@ def test_a_schedule_without_a_trigger_was_triggered_by_its_upstreams():
     ],
 )
 def test_what_a_change_of_the_clock_did_to_a_fire_is_reported(expression, nominal, decision, told):
-    one = scheduled(CronTrigger(expression, "Europe/Berlin"))
+    schedule = scheduled(CronTrigger(expression, "Europe/Berlin"))
     time = parse_instant(nominal)
-    explanation = explain_occurrence(one, evolve(row(one), nominal=time, due=time, first_due=time), now=NOW)
+    explanation = explain_occurrence(schedule, evolve(row(schedule), nominal=time, due=time, first_due=time), now=NOW)
     check(explanation)
     assert step(explanation, "dst").decision == decision
     assert {"timezone": "Europe/Berlin", **told}.items() <= step(explanation, "dst").facts.items()
@@ -328,18 +328,20 @@ def test_what_a_change_of_the_clock_did_to_a_fire_is_reported(expression, nomina
 
 def test_a_jump_of_a_day_moves_nothing():
     # Apia had no 30 December 2011; the day after it begins as usual.
-    one = scheduled(CronTrigger("0 0 * * *", "Pacific/Apia"))
+    schedule = scheduled(CronTrigger("0 0 * * *", "Pacific/Apia"))
     time = parse_instant("2011-12-30T10:00:00Z")
-    explanation = explain_occurrence(one, evolve(row(one), nominal=time), now=NOW)
+    explanation = explain_occurrence(schedule, evolve(row(schedule), nominal=time), now=NOW)
     assert step(explanation, "dst").decision == "ordinary"
 
 
 def test_the_missed_before_a_caught_up_one_are_reported():
-    one = scheduled(misfire_policy=ALL)
-    gap = row(one, phase=Phase.MISFIRED, reason=Reason.CATCH_UP_LIMIT, **GAP)
-    explanation = explain_occurrence(one, row(one, 1_200, caught_up=1_230), now=at(1_231), gap=gap)
+    schedule = scheduled(misfire_policy=ALL)
+    gap = row(schedule, phase=Phase.MISFIRED, reason=Reason.CATCH_UP_LIMIT, **GAP)
+    explanation = explain_occurrence(schedule, row(schedule, 1_200, caught_up=1_230), now=at(1_231), gap=gap)
     check(explanation)
-    explanation = explain_occurrence(one, row(one, 1_200, caught_up=1_230, waiting_for=Reason.QUEUED), now=NOW, gap=gap)
+    explanation = explain_occurrence(
+        schedule, row(schedule, 1_200, caught_up=1_230, waiting_for=Reason.QUEUED), now=NOW, gap=gap
+    )
     facts = step(explanation, "misfire").facts
     assert facts["caught_up_at"] == "2026-11-15T12:20:30Z"
     assert facts["missed_before"] == {
@@ -350,11 +352,11 @@ def test_the_missed_before_a_caught_up_one_are_reported():
 
 
 def test_only_the_newest_runs_are_listed_and_those_of_others_never():
-    one = scheduled(retry_policy=RetryPolicy(max_attempts=20))
-    occurrence = row(one, phase=Phase.FAILED, reason=Reason.ATTEMPTS_EXHAUSTED, attempt=20)
+    schedule = scheduled(retry_policy=RetryPolicy(max_attempts=20))
+    occurrence = row(schedule, phase=Phase.FAILED, reason=Reason.ATTEMPTS_EXHAUSTED, attempt=20)
     runs = [run(occurrence, 10 * n, 10 * n + 1, outcome=Outcome.FAILED, attempt=n, error=ERROR) for n in range(1, 21)]
-    other = row(one, 100)
-    explanation = explain_occurrence(one, occurrence, [*runs, run(other)], now=NOW)
+    other = row(schedule, 100)
+    explanation = explain_occurrence(schedule, occurrence, [*runs, run(other)], now=NOW)
     facts = step(explanation, "runs").facts
     assert [one["attempt"] for one in facts["runs"]] == list(range(11, 21))
     assert facts["earlier_runs"] == 10
@@ -373,27 +375,29 @@ def test_only_the_newest_runs_are_listed_and_those_of_others_never():
 
 
 def test_an_edit_since_then_is_reported():
-    one = scheduled(revision=3)
-    facts = step(explain_occurrence(one, row(one, revision=1), now=NOW), "trigger").facts
+    schedule = scheduled(revision=3)
+    facts = step(explain_occurrence(schedule, row(schedule, revision=1), now=NOW), "trigger").facts
     assert (facts["revision"], facts["revision_now"]) == (1, 3)
 
 
 def test_a_due_time_that_was_moved_is_shown_beside_the_first():
-    one = scheduled()
-    facts = step(explain_occurrence(one, row(one, due=400, first_due=5), now=NOW), "trigger").facts
+    schedule = scheduled()
+    facts = step(explain_occurrence(schedule, row(schedule, due=400, first_due=5), now=NOW), "trigger").facts
     assert (facts["due_at"], facts["first_due_at"]) == ("2026-11-15T12:06:40Z", "2026-11-15T12:00:05Z")
 
 
 def test_a_deadline_and_a_timeout_are_reported():
-    one = scheduled(timeout=90 * SECOND)
-    facts = step(explain_occurrence(one, row(one, deadline=60, phase=Phase.AWAITING_COMPLETION), now=NOW), "runs").facts
+    schedule = scheduled(timeout=90 * SECOND)
+    facts = step(
+        explain_occurrence(schedule, row(schedule, deadline=60, phase=Phase.AWAITING_COMPLETION), now=NOW), "runs"
+    ).facts
     assert (facts["timeout_seconds"], facts["deadline"]) == (90, "2026-11-15T12:01:00Z")
 
 
 def test_a_deletion_is_shown_with_its_time():
-    one = evolve(scheduled(phase=SchedulePhase.DELETED), deleted=at(200))
-    gone = row(one, 400, phase=Phase.CANCELLED, reason=Reason.DELETED)
-    explanation = explain_occurrence(one, gone, now=NOW)
+    schedule = evolve(scheduled(phase=SchedulePhase.DELETED), deleted=at(200))
+    gone = row(schedule, 400, phase=Phase.CANCELLED, reason=Reason.DELETED)
+    explanation = explain_occurrence(schedule, gone, now=NOW)
     assert explanation.summary == "It did not run: the schedule was deleted at 2026-11-15 12:03:20 UTC."
     assert step(explanation, "bounds").decision == "deleted"
     assert step(explanation, "bounds").facts["deleted_at"] == "2026-11-15T12:03:20Z"
@@ -401,17 +405,17 @@ def test_a_deletion_is_shown_with_its_time():
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - LIVE))
 def test_a_record_without_a_reason_is_shown_as_such(phase):
-    one = scheduled()
-    explanation = explain_occurrence(one, row(one, phase=phase), now=NOW)
+    schedule = scheduled()
+    explanation = explain_occurrence(schedule, row(schedule, phase=phase), now=NOW)
     check(explanation)
     assert explanation.summary.endswith(": the record does not say why.")
 
 
 @pytest.mark.parametrize("detail", ["not JSON", "[1]", '"text"'])
 def test_a_detail_that_is_not_an_object_is_shown_as_it_is(detail):
-    one = scheduled()
-    damaged = evolve(row(one, phase=Phase.SKIPPED, reason=Reason.OVERLAP), detail=detail)
-    assert step(explain_occurrence(one, damaged, now=NOW), "overlap").facts["detail"] == detail
+    schedule = scheduled()
+    damaged = evolve(row(schedule, phase=Phase.SKIPPED, reason=Reason.OVERLAP), detail=detail)
+    assert step(explain_occurrence(schedule, damaged, now=NOW), "overlap").facts["detail"] == detail
 
 
 WINDOWS = {"window": Window(duration=30 * SECOND, end_action=EndAction.PAUSE)}
@@ -442,8 +446,8 @@ BEGUN = "node `n1` started attempt 1 of 1 at 2026-11-15 12:00:01 UTC"
     ],
 )
 def test_what_is_suspended_between_two_windows_is_shown_with_when_it_goes_on(now, lead):
-    one = scheduled(every(100, end=200), **WINDOWS)
-    explanation = explain_occurrence(one, row(one, **GOING), now=at(now))
+    schedule = scheduled(every(100, end=200), **WINDOWS)
+    explanation = explain_occurrence(schedule, row(schedule, **GOING), now=at(now))
     check(explanation)
     assert explanation.summary == f"{lead}: {BEGUN}."
     is_still = lead != "It is running"
@@ -468,8 +472,8 @@ def test_what_is_suspended_between_two_windows_is_shown_with_when_it_goes_on(now
     ],
 )
 def test_a_window_that_suspends_says_when_it_closes_and_what_then(trigger, fields, now, closes, at_close, opens):
-    one = scheduled(trigger, **WINDOWS)
-    facts = step(explain_occurrence(one, row(one, **fields), now=at(now)), "window").facts
+    schedule = scheduled(trigger, **WINDOWS)
+    facts = step(explain_occurrence(schedule, row(schedule, **fields), now=at(now)), "window").facts
     told = {"closes_at": to_text(at(closes)), "at_close": at_close}
     told |= {} if opens is None else {"next_opens_at": to_text(at(opens))}
     assert {name: facts[name] for name in ("closes_at", "at_close", "next_opens_at") if name in facts} == told
@@ -485,16 +489,16 @@ def test_a_window_that_suspends_says_when_it_closes_and_what_then(trigger, field
     ],
 )
 def test_what_goes_on_or_has_ended_is_not_suspended(declared, fields):
-    one = scheduled(every(100), **declared)
-    explanation = explain_occurrence(one, row(one, **fields), now=at(50))
+    schedule = scheduled(every(100), **declared)
+    explanation = explain_occurrence(schedule, row(schedule, **fields), now=at(50))
     assert "suspended" not in explanation.summary
     assert step(explanation, "window").decision == "window_open"
 
 
 def test_a_start_that_was_committed_early_is_shown_as_of_its_due_time():
-    one = scheduled()
-    early = row(one, phase=Phase.DISPATCHING, attempt=1, node="n1", started=-0.015)
-    explanation = explain_occurrence(one, early, now=at(99))
+    schedule = scheduled()
+    early = row(schedule, phase=Phase.DISPATCHING, attempt=1, node="n1", started=-0.015)
+    explanation = explain_occurrence(schedule, early, now=at(99))
     assert explanation.summary == "It is running: node `n1` started attempt 1 of 1 at 2026-11-15 12:00:00 UTC."
     assert step(explanation, "misfire").facts["late_by_seconds"] == 0
 
@@ -511,21 +515,21 @@ GONE = "the process of node n1 was gone before it had ended"
     ],
 )
 def test_what_was_delivered_again_says_that_the_process_of_its_node_was_gone(errors, how):
-    one = scheduled()
-    done = row(one, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1, losses=len(errors))
+    schedule = scheduled()
+    done = row(schedule, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1, losses=len(errors))
     runs = [
         run(done, 10 * n, 10 * n + 5, outcome=Outcome.LEASE_LOST, attempt=n + 2, error=error)
         for n, error in enumerate(errors)
     ]
-    explanation = explain_occurrence(one, done, [*runs, run(done, 40, 42)], now=NOW)
+    explanation = explain_occurrence(schedule, done, [*runs, run(done, 40, 42)], now=NOW)
     assert explanation.summary.startswith(f"It ran: {how} before it had ended, and it was delivered again; ")
 
 
 def test_what_must_not_begin_twice_says_that_the_process_of_its_node_was_gone():
-    one = scheduled()
-    ended = row(one, phase=Phase.DELIVERY_FAILED, reason=Reason.OUTCOME_UNKNOWN, attempt=1, losses=1)
+    schedule = scheduled()
+    ended = row(schedule, phase=Phase.DELIVERY_FAILED, reason=Reason.OUTCOME_UNKNOWN, attempt=1, losses=1)
     lost = run(ended, 0, 5, outcome=Outcome.LEASE_LOST, error=GONE)
-    assert explain_occurrence(one, ended, [lost], now=NOW).summary == (
+    assert explain_occurrence(schedule, ended, [lost], now=NOW).summary == (
         "It could not be delivered: delivery had begun when the process of its node was gone, and it must not begin "
         "twice (attempt 1 of 1)."
     )
@@ -533,10 +537,10 @@ def test_what_must_not_begin_twice_says_that_the_process_of_its_node_was_gone():
 
 @pytest.mark.parametrize(("lost", "often"), [(1, "once"), (2, "2 times")])
 def test_what_was_delivered_again_says_that_its_node_was_lost(lost, often):
-    one = scheduled()
-    done = row(one, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1, losses=lost)
+    schedule = scheduled()
+    done = row(schedule, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, attempt=1, losses=lost)
     runs = [run(done, 10 * n, 10 * n + 5, outcome=Outcome.LEASE_LOST, attempt=n + 2) for n in range(lost)]
-    explanation = explain_occurrence(one, done, [*runs, run(done, 40, 42)], now=NOW)
+    explanation = explain_occurrence(schedule, done, [*runs, run(done, 40, 42)], now=NOW)
     assert explanation.summary == (
         f"It ran: its node stopped, or was lost, {often} before it had ended, and it was delivered again; "
         "node `n1` started it at 2026-11-15 12:00:40 UTC, and it took 2 seconds."
@@ -553,10 +557,10 @@ def test_what_was_delivered_again_says_that_its_node_was_lost(lost, often):
     ],
 )
 def test_a_request_that_is_not_retried_says_why(runs, why):
-    one = scheduled(**TRIES, target=HttpTarget(url="https://example.com/"))
-    failed = row(one, phase=Phase.FAILED, reason=Reason.FAILED, attempt=1, facts={"is_final": True})
+    schedule = scheduled(**TRIES, target=HttpTarget(url="https://example.com/"))
+    failed = row(schedule, phase=Phase.FAILED, reason=Reason.FAILED, attempt=1, facts={"is_final": True})
     tried = [run(failed, outcome=Outcome.FAILED, **fields) for fields in runs]
-    assert explain_occurrence(one, failed, tried, now=NOW).summary.endswith(f"(attempt 1 of 3); {why}.")
+    assert explain_occurrence(schedule, failed, tried, now=NOW).summary.endswith(f"(attempt 1 of 3); {why}.")
 
 
 LONG = "longer than its interval of 1 minute 40 seconds."
@@ -579,10 +583,10 @@ LONG = "longer than its interval of 1 minute 40 seconds."
     ],
 )  # fmt: skip
 def test_a_run_longer_than_its_interval_is_named(declared, fields, times, now, said):
-    one = scheduled(**declared)
-    occurrence = row(one, **{"phase": Phase.DISPATCHING, "attempt": 1, "node": "n1", **fields})
+    schedule = scheduled(**declared)
+    occurrence = row(schedule, **{"phase": Phase.DISPATCHING, "attempt": 1, "node": "n1", **fields})
     runs = [] if times is None else [run(occurrence, *times)]
-    explanation = explain_occurrence(one, occurrence, runs, now=at(now))
+    explanation = explain_occurrence(schedule, occurrence, runs, now=at(now))
     assert ("interval" in explanation.summary) is (said is not None)
     assert explanation.summary.endswith(said or ".")
     assert step(explanation, "runs").facts.get("longer_than_interval_seconds") == (100 if said else None)

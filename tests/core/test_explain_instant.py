@@ -37,19 +37,19 @@ def missed(schedule):
 
 
 def test_the_row_of_that_very_time_is_explained():
-    one = scheduled()
-    done = ended(one, 100)
-    explanation = asked(one, 100, ended(one, 200), done, ended(one, 0), runs=[run(done, 101, 102)])
+    schedule = scheduled()
+    done = ended(schedule, 100)
+    explanation = asked(schedule, 100, ended(schedule, 200), done, ended(schedule, 0), runs=[run(done, 101, 102)])
     assert explanation.occurrence_id == done.id
     assert explanation.summary == "It ran: node `n1` started it at 2026-11-15 12:01:41 UTC, and it took 1 second."
 
 
 def test_a_time_within_an_outage_is_counted_in_the_row_of_the_gap():
-    one = scheduled()
-    outage = plan(read(one, -100), now=OUTAGE, lookahead=LOOKAHEAD)
+    schedule = scheduled()
+    outage = plan(read(schedule, -100), now=OUTAGE, lookahead=LOOKAHEAD)
     rows = [*reversed(outage.planned), *outage.closed]
     for seconds in (0, 500, 1_100):
-        explanation = asked(one, seconds, *rows)
+        explanation = asked(schedule, seconds, *rows)
         assert explanation.summary == (
             "It did not run: 12 fires from 2026-11-15 12:00:00 UTC to 2026-11-15 12:18:20 UTC were missed because no "
             "node took them up in time, and the misfire policy `skip` drops what is later than 1 minute."
@@ -60,8 +60,8 @@ def test_a_time_within_an_outage_is_counted_in_the_row_of_the_gap():
 
 
 def test_between_the_missed_ones_the_trigger_names_nothing():
-    one = scheduled()
-    explanation = asked(one, 550, missed(one))
+    schedule = scheduled()
+    explanation = asked(schedule, 550, missed(schedule))
     assert explanation.summary == (
         "Nothing ran at 2026-11-15 12:09:10 UTC: the trigger does not name that time (Every 1 minute 40 seconds, from "
         "2026-11-15 12:00:00 UTC); the one before it is 2026-11-15 12:08:20 UTC, the next one is "
@@ -73,17 +73,17 @@ def test_between_the_missed_ones_the_trigger_names_nothing():
 
 
 def test_what_an_earlier_rule_missed_is_shown_even_where_the_present_one_is_silent():
-    one = evolve(scheduled(revision=2), anchored=OUTAGE)
-    explanation = asked(one, 550, evolve(missed(one), revision=1))
+    schedule = evolve(scheduled(revision=2), anchored=OUTAGE)
+    explanation = asked(schedule, 550, evolve(missed(schedule), revision=1))
     assert explanation.summary.startswith("It did not run: 12 fires ")
     assert "the misfire policy of that time" in explanation.summary
 
 
 def test_an_edit_that_keeps_the_times_leaves_no_doubt_which_were_named():
-    one = scheduled(revision=2)
-    gap = evolve(missed(one), revision=1)
-    assert decisions(asked(one, 550, gap))["trigger"] == "not_named"
-    assert asked(one, 500, gap).occurrence_id == gap.id
+    schedule = scheduled(revision=2)
+    gap = evolve(missed(schedule), revision=1)
+    assert decisions(asked(schedule, 550, gap))["trigger"] == "not_named"
+    assert asked(schedule, 500, gap).occurrence_id == gap.id
 
 
 SINGLE = {"missed_count": 1, "missed_first": 500, "missed_last": 500}
@@ -103,58 +103,59 @@ BY_ROWS = {
 @pytest.mark.parametrize(("nominal", "fields"), BY_ROWS.values(), ids=BY_ROWS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_a_gap_that_reaches_over_the_time_of_another_row_leaves_that_to_it(nominal, fields, is_first):
-    one = scheduled()
-    other = ended(one, nominal, **fields)
-    rows = [missed(one), other] if is_first else [other, missed(one)]
-    assert asked(one, 500, *rows).occurrence_id == other.id
+    schedule = scheduled()
+    other = ended(schedule, nominal, **fields)
+    rows = [missed(schedule), other] if is_first else [other, missed(schedule)]
+    assert asked(schedule, 500, *rows).occurrence_id == other.id
     for seconds in (300, 700):
-        assert asked(one, seconds, *rows).occurrence_id == missed(one).id, "the gap has its other times"
+        assert asked(schedule, seconds, *rows).occurrence_id == missed(schedule).id, "the gap has its other times"
 
 
 def test_a_gap_leaves_its_first_time_to_what_made_up_for_it():
-    one = scheduled()
-    again = ended(one, 0, origin=ids.backfill("b1"), id="occ_again")
-    assert asked(one, 0, again, missed(one)).occurrence_id == again.id
-    assert asked(one, 0, missed(one)).occurrence_id == missed(one).id
+    schedule = scheduled()
+    again = ended(schedule, 0, origin=ids.backfill("b1"), id="occ_again")
+    assert asked(schedule, 0, again, missed(schedule)).occurrence_id == again.id
+    assert asked(schedule, 0, missed(schedule)).occurrence_id == missed(schedule).id
 
 
 def test_of_what_was_asked_for_at_one_time_the_last_is_reported():
-    one = scheduled()
+    schedule = scheduled()
     first, second = (
-        ended(one, 100, origin=ids.backfill(key), id=f"occ_{key}", due=due) for key, due in (("b", 900), ("a", 950))
+        ended(schedule, 100, origin=ids.backfill(key), id=f"occ_{key}", due=due)
+        for key, due in (("b", 900), ("a", 950))
     )
     for rows in ([first, second], [second, first]):
-        assert asked(one, 100, *rows, missed(one)).occurrence_id == second.id
+        assert asked(schedule, 100, *rows, missed(schedule)).occurrence_id == second.id
 
 
 def test_what_an_edit_moved_away_is_not_in_a_gap_that_reaches_over_it():
-    one = scheduled(revision=3)
-    moved = ended(one, 550, phase=Phase.SUPERSEDED, reason=Reason.EDITED, attempt=0, revision=1)
-    assert asked(one, 550, evolve(missed(one), revision=2), moved).occurrence_id == moved.id
+    schedule = scheduled(revision=3)
+    moved = ended(schedule, 550, phase=Phase.SUPERSEDED, reason=Reason.EDITED, attempt=0, revision=1)
+    assert asked(schedule, 550, evolve(missed(schedule), revision=2), moved).occurrence_id == moved.id
 
 
 def test_the_missed_before_a_caught_up_one_are_reported_with_it():
-    one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
-    late = plan(read(one, -100), now=OUTAGE, lookahead=LOOKAHEAD)
+    schedule = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
+    late = plan(read(schedule, -100), now=OUTAGE, lookahead=LOOKAHEAD)
     caught_up = next(row for row in late.planned if row.caught_up is not None)
     running = evolve(caught_up, phase=Phase.DISPATCHING, attempt=1)
-    explanation = explain_instant(one, running.nominal, now=OUTAGE, rows=[running, *late.closed])
+    explanation = explain_instant(schedule, running.nominal, now=OUTAGE, rows=[running, *late.closed])
     assert step(explanation, "misfire").facts["missed_before"]["missed_count"] == 10
     assert step(explanation, "misfire").decision == "caught_up"
 
 
 def test_what_was_asked_for_at_that_time_is_explained():
-    one = scheduled()
+    schedule = scheduled()
     for seconds in (50, 100):
-        by_hand = ended(one, seconds, origin=ids.manual("m1"))
-        assert step(asked(one, seconds, ended(one, 0), by_hand), "trigger").decision == "asked_for"
+        by_hand = ended(schedule, seconds, origin=ids.manual("m1"))
+        assert step(asked(schedule, seconds, ended(schedule, 0), by_hand), "trigger").decision == "asked_for"
 
 
 def test_the_trigger_comes_before_what_was_asked_for():
-    one = scheduled()
-    again = ended(one, 0, origin=ids.backfill("b1"), id="occ_again", due=900)
-    for own in (ended(one, 0), ended(one, 0, phase=Phase.SKIPPED, reason=Reason.OVERLAP, attempt=0)):
-        assert asked(one, 0, again, own).occurrence_id == own.id
+    schedule = scheduled()
+    again = ended(schedule, 0, origin=ids.backfill("b1"), id="occ_again", due=900)
+    for own in (ended(schedule, 0), ended(schedule, 0, phase=Phase.SKIPPED, reason=Reason.OVERLAP, attempt=0)):
+        assert asked(schedule, 0, again, own).occurrence_id == own.id
 
 
 @pytest.mark.parametrize(
@@ -167,60 +168,60 @@ def test_the_trigger_comes_before_what_was_asked_for():
     ],
 )
 def test_only_what_was_missed_just_before_a_caught_up_one_is_shown_with_it(between, is_told):
-    one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
-    caught_up = ended(one, 1_300, caught_up=1_230)
-    explanation = asked(one, 1_300, caught_up, ended(one, 1_200, **between), missed(one), now=at(1_400))
+    schedule = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
+    caught_up = ended(schedule, 1_300, caught_up=1_230)
+    explanation = asked(schedule, 1_300, caught_up, ended(schedule, 1_200, **between), missed(schedule), now=at(1_400))
     assert ("missed_before" in step(explanation, "misfire").facts) is is_told
 
 
 def test_a_gap_that_reaches_over_a_caught_up_one_does_not_lie_before_it():
-    one = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
-    explanation = asked(one, 500, ended(one, 500, caught_up=1_230), missed(one))
+    schedule = scheduled(misfire_policy=misfire.CatchUpAll(limit=2))
+    explanation = asked(schedule, 500, ended(schedule, 500, caught_up=1_230), missed(schedule))
     assert "missed_before" not in step(explanation, "misfire").facts
 
 
 @pytest.mark.parametrize(("started", "ended_at"), [(101, 160), (101, None), (150, 150)])
 def test_what_was_running_then_is_reported(started, ended_at):
-    one = scheduled()
-    long = ended(one, 100) if ended_at else row(one, 100, phase=Phase.DISPATCHING, attempt=1)
-    explanation = asked(one, 150, ended(one, 0), long, runs=[run(long, started, ended_at)])
+    schedule = scheduled()
+    long = ended(schedule, 100) if ended_at else row(schedule, 100, phase=Phase.DISPATCHING, attempt=1)
+    explanation = asked(schedule, 150, ended(schedule, 0), long, runs=[run(long, started, ended_at)])
     assert explanation.occurrence_id == long.id
     assert explanation.summary.startswith("About the occurrence of 2026-11-15 12:01:40 UTC: it ")
 
 
 @pytest.mark.parametrize(("started", "ended_at"), [(101, 149), (151, 160)])
 def test_what_ran_at_another_time_is_not(started, ended_at):
-    one = scheduled()
-    other = ended(one, 100)
-    assert asked(one, 150, other, runs=[run(other, started, ended_at)]).summary.startswith("Nothing ran at ")
+    schedule = scheduled()
+    other = ended(schedule, 100)
+    assert asked(schedule, 150, other, runs=[run(other, started, ended_at)]).summary.startswith("Nothing ran at ")
 
 
 @pytest.mark.parametrize("fields", [{"due": 150, "first_due": 130}, {"due": 130, "first_due": 150}])
 def test_what_was_due_then_is_reported(fields):
-    one = scheduled()
-    moved = row(one, 100, **fields)
-    assert asked(one, 150, moved, now=at(120)).occurrence_id == moved.id
+    schedule = scheduled()
+    moved = row(schedule, 100, **fields)
+    assert asked(schedule, 150, moved, now=at(120)).occurrence_id == moved.id
     superseded = evolve(moved, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
-    assert asked(one, 150, superseded, now=at(120)).occurrence_id is None
+    assert asked(schedule, 150, superseded, now=at(120)).occurrence_id is None
 
 
 def test_a_run_of_another_time_says_nothing_of_one_that_the_trigger_names():
-    one = scheduled()
-    long = ended(one, 0)
-    explanation = asked(one, 100, long, runs=[run(long, 1, 500)], now=at(101))
+    schedule = scheduled()
+    long = ended(schedule, 0)
+    explanation = asked(schedule, 100, long, runs=[run(long, 1, 500)], now=at(101))
     assert explanation.summary.startswith("It has not run yet: it has been due since 2026-11-15 12:01:40 UTC")
 
 
 def test_what_an_edit_moved_away_is_reported():
-    one = evolve(scheduled(revision=2), anchored=at(20))
-    moved = row(one, 50, revision=1, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
-    explanation = asked(one, 50, moved)
+    schedule = evolve(scheduled(revision=2), anchored=at(20))
+    moved = row(schedule, 50, revision=1, phase=Phase.SUPERSEDED, reason=Reason.EDITED)
+    explanation = asked(schedule, 50, moved)
     assert explanation.summary == ("It did not run: the schedule was edited, and its new rule does not name this time.")
 
 
 def test_before_the_last_edit_of_the_trigger_another_rule_was_in_force():
-    one = evolve(scheduled(revision=2), anchored=at(150))
-    explanation = asked(one, 100)
+    schedule = evolve(scheduled(revision=2), anchored=at(150))
+    explanation = asked(schedule, 100)
     assert explanation.summary == (
         "Nothing ran at 2026-11-15 12:01:40 UTC: nothing is recorded, and another rule was in force then; the present "
         "one speaks of times after 2026-11-15 12:02:30 UTC."
@@ -271,29 +272,31 @@ def test_outside_the_life_of_the_schedule_nothing_runs(schedule, seconds, decisi
 
 
 def test_one_that_was_accepted_just_after_its_time_is_within_the_life_of_its_schedule():
-    one = scheduled(OnceTrigger(moment(-10)))
-    assert step(asked(one, -10, now=at(5)), "bounds").decision == "within"
-    assert step(asked(one, -11, now=at(5)), "bounds").decision == "before_creation"
+    schedule = scheduled(OnceTrigger(moment(-10)))
+    assert step(asked(schedule, -10, now=at(5)), "bounds").decision == "within"
+    assert step(asked(schedule, -11, now=at(5)), "bounds").decision == "before_creation"
 
 
 def test_the_ends_of_what_a_trigger_names_are_reported():
-    one = scheduled(OnceTrigger(moment(100)))
-    assert asked(one, 50, now=at(20)).summary.endswith("; none before it, the next one is 2026-11-15 12:01:40 UTC.")
-    after = asked(one, 150, ended(one, 100), now=at(120))
+    schedule = scheduled(OnceTrigger(moment(100)))
+    assert asked(schedule, 50, now=at(20)).summary.endswith(
+        "; none before it, the next one is 2026-11-15 12:01:40 UTC."
+    )
+    after = asked(schedule, 150, ended(schedule, 100), now=at(120))
     assert after.summary.startswith("Nothing will run at ")
     assert after.summary.endswith("; the one before it is 2026-11-15 12:01:40 UTC, none after it.")
 
 
 def test_a_time_before_the_rule_was_in_force_is_not_shown_as_the_one_before():
-    one = evolve(scheduled(every(100), revision=2), anchored=at(120))
-    assert "; none before it, the next one is " in asked(one, 150).summary
+    schedule = evolve(scheduled(every(100), revision=2), anchored=at(120))
+    assert "; none before it, the next one is " in asked(schedule, 150).summary
 
 
 def test_a_schedule_that_waits_for_events_has_no_times():
     explanation = asked(scheduled(EventTrigger("uploaded")), 100)
     assert explanation.summary == (
-        "Nothing ran at 2026-11-15 12:01:40 UTC: the schedule waits for events (When uploaded is emitted), and none "
-        "set it off then."
+        "Nothing ran at 2026-11-15 12:01:40 UTC: the schedule waits for events (When uploaded is emitted), and no "
+        "event triggered it then."
     )
 
 
@@ -308,8 +311,8 @@ def test_a_schedule_that_follows_others_has_no_times():
 
 
 def test_a_time_to_come_is_shown_as_it_would_be_planned():
-    one = scheduled(every(100, jitter=40))
-    explanation = asked(one, 2_000)
+    schedule = scheduled(every(100, jitter=40))
+    explanation = asked(schedule, 2_000)
     assert explanation.summary.startswith("It has not run yet: it is due at 2026-11-15 12:33:")
     assert (explanation.occurrence_id, explanation.phase) == (None, None)
     assert step(explanation, "trigger").facts["is_recorded"] is False
@@ -326,9 +329,9 @@ def test_a_time_to_come_is_shown_as_it_would_be_planned():
 
 @pytest.mark.parametrize(("seconds", "lead"), [(1_200, "Nothing ran"), (1_300, "Nothing will run")])
 def test_while_it_is_paused_nothing_runs(seconds, lead):
-    one = evolve(scheduled(phase=SchedulePhase.PAUSED), updated=at(150))
-    for rows in ([ended(one, 100)], []):
-        explanation = asked(one, seconds, *rows)
+    schedule = evolve(scheduled(phase=SchedulePhase.PAUSED), updated=at(150))
+    for rows in ([ended(schedule, 100)], []):
+        explanation = asked(schedule, seconds, *rows)
         assert explanation.summary.startswith(f"{lead} at ")
         assert explanation.summary.endswith(
             ": the schedule is paused; what it names meanwhile is counted as skipped when it is resumed."
@@ -336,25 +339,25 @@ def test_while_it_is_paused_nothing_runs(seconds, lead):
         assert decisions(explanation)["pause"] == "paused"
 
 
-def test_what_nobody_has_accounted_for_yet_is_shown_with_what_the_policy_says():
+def test_fires_that_are_not_planned_yet_are_shown_with_what_the_policy_says():
     for policy, fate in ((misfire.Skip(), "drops it"), (misfire.CatchUpAll(), "decides whether it still runs")):
-        one = scheduled(misfire_policy=policy)
-        explanation = asked(one, 1_000, row(one, 100))
+        schedule = scheduled(misfire_policy=policy)
+        explanation = asked(schedule, 1_000, row(schedule, 100))
         assert f" {fate} as soon as a node plans the schedule again" in explanation.summary
         assert decisions(explanation)["misfire"] == "late"
 
 
 def test_when_it_has_run_as_often_as_it_may_nothing_more_is_named():
-    one = scheduled(max_runs=2)
-    by_hand = ended(one, 50, origin=ids.manual("m1"))
-    running = row(one, 200, phase=Phase.DISPATCHING, attempt=1)
-    explanation = asked(one, 300, running, ended(one, 100), by_hand)
+    schedule = scheduled(max_runs=2)
+    by_hand = ended(schedule, 50, origin=ids.manual("m1"))
+    running = row(schedule, 200, phase=Phase.DISPATCHING, attempt=1)
+    explanation = asked(schedule, 300, running, ended(schedule, 100), by_hand)
     assert explanation.summary == (
         "Nothing ran at 2026-11-15 12:05:00 UTC: the schedule may run 2 times, and has done so."
     )
     assert decisions(explanation)["limits"] == "max_runs_reached"
     assert decisions(explanation)["overlap"] == "not_reached"
-    assert asked(one, 300, running, by_hand).summary.startswith("It has not run yet: ")
+    assert asked(schedule, 300, running, by_hand).summary.startswith("It has not run yet: ")
 
 
 @pytest.mark.parametrize(
@@ -372,9 +375,9 @@ def test_when_it_has_run_as_often_as_it_may_nothing_more_is_named():
     ],
 )
 def test_a_time_to_come_for_which_no_run_is_left(admitted, rows, seconds, told):
-    one = scheduled(max_runs=2)
-    kept = [row(one, fields.pop("nominal"), **fields) for fields in map(dict, rows)]
-    explanation = asked(one, seconds, *kept, now=at(50), admitted=admitted)
+    schedule = scheduled(max_runs=2)
+    kept = [row(schedule, fields.pop("nominal"), **fields) for fields in map(dict, rows)]
+    explanation = asked(schedule, seconds, *kept, now=at(50), admitted=admitted)
     if told is None:
         assert explanation.summary.startswith("It has not run yet: ")
         return
@@ -386,9 +389,9 @@ def test_a_time_to_come_for_which_no_run_is_left(admitted, rows, seconds, told):
 
 @pytest.mark.parametrize("phase", [SchedulePhase.ACTIVE, SchedulePhase.PAUSED, SchedulePhase.DELETED])
 def test_what_is_not_kept_any_more_is_shown_as_such(phase):
-    one = evolve(scheduled(phase=phase), updated=at(1_000))
-    kept = [ended(one, 900), ended(one, 800)]
-    explanation = asked(one, 500, *kept)
+    schedule = evolve(scheduled(phase=phase), updated=at(1_000))
+    kept = [ended(schedule, 900), ended(schedule, 800)]
+    explanation = asked(schedule, 500, *kept)
     assert explanation.summary == (
         "What became of 2026-11-15 12:08:20 UTC is not known: no record of it is kept any more; ended occurrences are "
         "kept for some time, and only so many of a schedule."
@@ -396,23 +399,23 @@ def test_what_is_not_kept_any_more_is_shown_as_such(phase):
     assert step(explanation, "runs").decision == "forgotten"
     assert step(explanation, "runs").facts["oldest_kept"] == "2026-11-15T12:13:20Z"
     assert {one.decision for one in explanation.steps[3:-2]} <= {"not_known", "does_not_apply"}
-    assert step(asked(one, 500), "runs").decision == "forgotten"
-    assert "oldest_kept" not in step(asked(one, 500), "runs").facts
-    edited = asked(evolve(one, revision=2), 500, *kept)
+    assert step(asked(schedule, 500), "runs").decision == "forgotten"
+    assert "oldest_kept" not in step(asked(schedule, 500), "runs").facts
+    edited = asked(evolve(schedule, revision=2), 500, *kept)
     assert edited.summary.endswith(", or its declaration of then, which an edit has changed since, named nothing.")
 
 
 def test_a_schedule_that_was_never_changed_forgets_as_well():
-    one = scheduled()
-    assert step(asked(one, 500), "runs").decision == "forgotten"
-    assert step(asked(one, 500, row(one, 1_300)), "runs").decision == "forgotten"
+    schedule = scheduled()
+    assert step(asked(schedule, 500), "runs").decision == "forgotten"
+    assert step(asked(schedule, 500, row(schedule, 1_300)), "runs").decision == "forgotten"
 
 
 def test_what_was_cancelled_ahead_says_nothing_of_the_times_before_it():
-    one = evolve(scheduled(phase=SchedulePhase.PAUSED), updated=at(50))
-    ahead = row(one, 400, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
+    schedule = evolve(scheduled(phase=SchedulePhase.PAUSED), updated=at(50))
+    ahead = row(schedule, 400, phase=Phase.CANCELLED, reason=Reason.CANCELLED)
     for now in (at(250), at(500)):
-        assert decisions(asked(one, 200, ahead, ended(one, 0), now=now))["pause"] == "paused"
+        assert decisions(asked(schedule, 200, ahead, ended(schedule, 0), now=now))["pause"] == "paused"
     active = scheduled()
     assert decisions(asked(active, 200, ahead, ended(active, 100), now=at(201)))["claim"] == "due"
 

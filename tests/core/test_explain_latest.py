@@ -70,9 +70,9 @@ def told(occurrence, *, schedule=ONE, next_run=400):
     ],
 )
 def test_it_is_shown_with_its_id_its_origin_and_the_next_time(origin, came):
-    one = evolve(ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED), origin=origin)
-    which = f"About its last occurrence, `{one.id}`, {came} 2026-11-15 12:03:20 UTC"
-    assert told(one) == f"{which}: {FAILED}; it is next due at 2026-11-15 12:06:40 UTC."
+    occurrence = evolve(ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED), origin=origin)
+    which = f"About its last occurrence, `{occurrence.id}`, {came} 2026-11-15 12:03:20 UTC"
+    assert told(occurrence) == f"{which}: {FAILED}; it is next due at 2026-11-15 12:06:40 UTC."
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_it_is_shown_with_its_id_its_origin_and_the_next_time(origin, came):
     [
         ({"phase": SchedulePhase.PAUSED}, {}, "the schedule is paused"),
         ({"phase": SchedulePhase.COMPLETED}, {}, "the schedule is completed"),
-        ({}, {"trigger": EventTrigger("up")}, "the next event may set it off (When up is emitted)"),
+        ({}, {"trigger": EventTrigger("up")}, "the next event may trigger it (When up is emitted)"),
         (
             {},
             {"trigger": None, "depends_on": (Dependency(schedule_id="extract"),)},
@@ -91,8 +91,8 @@ def test_it_is_shown_with_its_id_its_origin_and_the_next_time(origin, came):
 )
 def test_without_a_next_time_it_is_told_what_may_come(changes, declared, after):
     schedule = evolve(ONE, declaration=replace(ONE.declaration, **declared), **changes)
-    one = ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED)
-    assert told(one, schedule=schedule, next_run=None).endswith(f": {FAILED}; {after}.")
+    occurrence = ended(200, 201, phase=Phase.FAILED, reason=Reason.FAILED)
+    assert told(occurrence, schedule=schedule, next_run=None).endswith(f": {FAILED}; {after}.")
 
 
 @pytest.mark.parametrize(("end", "after"), [(None, "it is next due at 2026-11-15 12:06:40 UTC"), (350, NO_MORE)])

@@ -129,7 +129,7 @@ outages = st.sampled_from([3, 70, 500, 5_000])
 
 @settings(max_examples=examples(150))
 @given(schedules, st.lists(occurrences, min_size=1, max_size=4), st.lists(runs, max_size=4), instants, instants)
-def test_whatever_is_stored_can_be_explained(schedule, rows, tried, at, now):
+def test_any_stored_occurrence_can_be_explained(schedule, rows, tried, at, now):
     check(explain_occurrence(schedule, rows[0], tried, now=now, gap=rows[-1]))
     check(explain_instant(schedule, at, now=now, rows=rows, runs=tried))
 

@@ -317,7 +317,7 @@ TOLD = {
             {},
             {"phase": Phase.SKIPPED, **GAP},
             [],
-            f"It did not run: {LONG} swallowed by a pause of the schedule.",
+            f"It did not run: {LONG} skipped by a pause of the schedule.",
         ),
         ({}, {"phase": Phase.SKIPPED}, [], "It did not run: the schedule was paused at that time."),
         (
@@ -778,5 +778,5 @@ def test_no_reason_is_without_a_sentence_and_a_rule():
 
 @pytest.mark.parametrize("reason", OF_DECISIONS)
 def test_a_reason_that_no_row_carries_has_its_clause(reason):
-    one = scheduled()
-    assert CLAUSES[reason](Case(schedule=one, occurrence=row(one), now=NOW)) == OF_DECISIONS[reason]
+    schedule = scheduled()
+    assert CLAUSES[reason](Case(schedule=schedule, occurrence=row(schedule), now=NOW)) == OF_DECISIONS[reason]

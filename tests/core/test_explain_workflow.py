@@ -7,8 +7,15 @@ import pytest
 from noonmark.core.explain import Explanation, Rule, Step, explain_steps, what_steps_wait_for
 from noonmark.core.instants import SECOND, parse_instant
 from noonmark.core.workflows.definition import parse_definition
-from noonmark.core.workflows.run import NOT_BEGUN, StepPhase, StepRecord, WorkflowRun
-from noonmark.core.workflows.step_waits import WaitingFor, approval_id, waits_for
+from noonmark.core.workflows.run import (
+    NOT_BEGUN,
+    StepPhase,
+    StepRecord,
+    WaitingFor,
+    WorkflowRun,
+    approval_id,
+    waits_for,
+)
 
 NOON = parse_instant("2026-11-18T12:00:00Z")
 TARGET = {"target_kind": "function", "function": "f"}

@@ -95,7 +95,7 @@ def test_all_that_match_are_looked_at(payload, source):
 
 @settings(max_examples=examples(60), deadline=None)
 @given(st.dictionaries(names, conditions, max_size=3), payloads, st.sampled_from(["seen", "a", ""]))
-def test_whatever_matches_is_looked_at(filters, payload, event_type):
+def test_every_match_is_a_candidate(filters, payload, event_type):
     assert unseen([(compile_filters(filters), discriminator(filters))], event(payload, event_type)) == []
 
 
@@ -296,7 +296,7 @@ def test_the_envelope_is_looked_at_where_the_payload_has_nothing():
     assert not is_shown({"source": "tests"}, {"source": 1})
 
 
-def test_it_is_short_whatever_the_filters():
+def test_it_is_short_for_any_filters():
     many = {f"key {number:03} {'é' * 10}": "x" * 1_000 for number in range(100)}
     found = discriminator(many)
     assert 0 < len(found.fields) <= MAX_FIELDS

@@ -598,7 +598,7 @@ junk = st.recursive(
 
 @settings(max_examples=examples(300), deadline=None)
 @given(junk, junk)
-def test_whatever_the_filters_only_our_error_comes_out(filters, payload):
+def test_for_any_filters_only_our_error_comes_out(filters, payload):
     problems = [message for _, message in filter_problems(filters)]
     if problems:
         with pytest.raises(InvalidTrigger) as error:

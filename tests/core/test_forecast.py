@@ -31,8 +31,8 @@ def test_months_are_those_of_utc(now, start, end):
 
 def test_each_fire_that_is_left_costs_what_the_last_runs_did():
     costs = [CENT, 2 * CENT, 3 * CENT, 4 * CENT, None, 10 * CENT]
-    found = forecast(costs, fires=12, spent=5 * CENT, limit=20 * CENT, now=NOW).to_document()
-    assert found == {
+    result = forecast(costs, fires=12, spent=5 * CENT, limit=20 * CENT, now=NOW).to_document()
+    assert result == {
         "month_start_utc": "2026-11-01T00:00:00Z",
         "month_end_utc": "2026-12-01T00:00:00Z",
         "spent_usd": 0.05,
@@ -65,5 +65,10 @@ def test_each_fire_that_is_left_costs_what_the_last_runs_did():
     ids=str,
 )
 def test_what_cannot_be_known_is_said(costs, fires, p50, is_rough, unknown):
-    found = forecast(costs, fires=fires, spent=2 * CENT, now=NOW)
-    assert (found.p50, found.is_rough, found.unknown, found.most) == (p50, is_rough, unknown, None)
+    result = forecast(costs, fires=fires, spent=2 * CENT, now=NOW)
+    assert (result.p50, result.is_rough, result.unknown, result.most) == (
+        p50,
+        is_rough,
+        unknown,
+        None,
+    )

@@ -14,9 +14,9 @@ from noonmark.testing import factories
 
 @pytest.mark.parametrize("changes", [{}, {"phase": Phase.CLAIMED}, {"fence": 7, "holds_slot": True, "payload": [1]}])
 def test_it_is_what_replace_gives(changes):
-    one = factories.occurrence(factories.schedule(), TRIGGER)
-    assert evolve(one, **changes) == replace(one, **changes)
-    assert one == factories.occurrence(factories.schedule(), TRIGGER)
+    occurrence = factories.occurrence(factories.schedule(), TRIGGER)
+    assert evolve(occurrence, **changes) == replace(occurrence, **changes)
+    assert occurrence == factories.occurrence(factories.schedule(), TRIGGER)
 
 
 def test_the_copy_is_frozen_too():
@@ -72,12 +72,12 @@ def test_an_unknown_field_is_an_error():
 
 
 def test_what_matters_of_an_occurrence_is_shown_on_one_line():
-    one = factories.occurrence(factories.schedule(), TRIGGER)
-    assert repr(one).startswith("Occurrence(phase='pending', nominal_at='")
-    assert repr(one).endswith(f"attempt=0, id='{one.id}')")
-    gap = evolve(one, phase=Phase.MISFIRED, reason=Reason.OVERLAP, missed_count=3, waiting_for=Reason.QUEUED)
+    occurrence = factories.occurrence(factories.schedule(), TRIGGER)
+    assert repr(occurrence).startswith("Occurrence(phase='pending', nominal_at='")
+    assert repr(occurrence).endswith(f"attempt=0, id='{occurrence.id}')")
+    gap = evolve(occurrence, phase=Phase.MISFIRED, reason=Reason.OVERLAP, missed_count=3, waiting_for=Reason.QUEUED)
     assert "attempt=0, reason='overlap', waiting_for='queued', missed_count=3, id=" in repr(gap)
-    assert (gap == one, gap == evolve(gap), hash(gap) == hash(evolve(gap))) == (False, True, True)
+    assert (gap == occurrence, gap == evolve(gap), hash(gap) == hash(evolve(gap))) == (False, True, True)
 
 
 @pytest.mark.parametrize(

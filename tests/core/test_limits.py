@@ -76,7 +76,7 @@ def test_concurrency(document, expected):
         ({"concurrency_key": 7, "concurrency_limit": 3}, {"concurrency_key": "must be text, not 7"}),
         (
             {"concurrency_key": "gpu", "concurrency_limit": 0},
-            {"concurrency_limit": "must be a whole number from 1 to 100,000, not 0"},
+            {"concurrency_limit": "must be an integer from 1 to 100,000, not 0"},
         ),
     ],
 )
@@ -109,7 +109,7 @@ def test_budget(written, expected):
             {"max_cost_usd": -1, "max_tokens": 1.5, "max_time": 3},
             {
                 "budget.max_cost_usd": "must be a number from 0 to 1,000,000, not -1",
-                "budget.max_tokens": "must be a whole number from 0 to 1,000,000,000,000, not 1.5",
+                "budget.max_tokens": "must be an integer from 0 to 1,000,000,000,000, not 1.5",
                 "budget.max_time": (
                     "unknown field; allowed are max_cost_usd, max_model_calls, max_tokens, max_tool_calls"
                 ),
@@ -180,8 +180,8 @@ def test_horizon(document, expected):
 def test_horizon_refuses():
     document = {"planning_horizon_days": 367, "planning_horizon_occurrences": 65}
     assert read(read_horizon, document)[1] == {
-        "planning_horizon_days": "must be a whole number from 1 to 366, not 367",
-        "planning_horizon_occurrences": "must be a whole number from 1 to 64, not 65",
+        "planning_horizon_days": "must be an integer from 1 to 366, not 367",
+        "planning_horizon_occurrences": "must be an integer from 1 to 64, not 65",
     }
 
 

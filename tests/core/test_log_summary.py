@@ -39,9 +39,9 @@ OUTPUT = {"output": "MARK", "error": "MARK"}
     ],
 )
 def test_what_passed_through_a_run_is_not_said(kind, result, expected):
-    told = ended(kind, result=result, error="MARK\nMARK")
-    assert told.startswith(expected)
-    assert "MARK" not in told
+    occurrence = ended(kind, result=result, error="MARK\nMARK")
+    assert occurrence.startswith(expected)
+    assert "MARK" not in occurrence
 
 
 def test_what_was_not_sent_had_no_answer_to_wait_for():
@@ -51,8 +51,10 @@ def test_what_was_not_sent_had_no_answer_to_wait_for():
 
 @pytest.mark.parametrize("kind", ["http", "command", "event"])
 def test_what_noonmark_decided_itself_is_said_in_its_own_words_on_one_line(kind):
-    told = ended(kind, Outcome.DELIVERY_FAILED, Reason.UNDELIVERABLE, "10.0.0.1 is\na private address", error="MARK")
-    assert told == ": 10.0.0.1 is\\u000aa private address (undeliverable)"
+    occurrence = ended(
+        kind, Outcome.DELIVERY_FAILED, Reason.UNDELIVERABLE, "10.0.0.1 is\na private address", error="MARK"
+    )
+    assert occurrence == ": 10.0.0.1 is\\u000aa private address (undeliverable)"
 
 
 def test_a_function_is_the_nodes_own_and_what_it_raised_is_said():
@@ -101,8 +103,8 @@ def test_a_pause_because_of_a_failure_is_told_once(pause, ended, is_told):
 
 
 def test_a_ping_that_did_not_come_is_said_so():
-    told = ended("ping", Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT)
-    assert told == ": no ping came in time (completion_timed_out)"
+    occurrence = ended("ping", Outcome.TIMED_OUT, Reason.COMPLETION_TIMED_OUT)
+    assert occurrence == ": no ping came in time (completion_timed_out)"
 
 
 def test_a_schedule_without_a_name_is_called_by_its_id_and_route():

@@ -98,11 +98,11 @@ def test_the_default_is_skip_and_for_once_catching_up(trigger_type):
             {"type": "spread", "grace_seconds": 0.9, "limit": 0, "window_seconds": 0},
             {
                 ".grace_seconds": "must be a number from 1 to 31,622,400, not 0.9",
-                ".limit": "must be a whole number from 1 to 1,000, not 0",
+                ".limit": "must be an integer from 1 to 1,000, not 0",
                 ".window_seconds": "must be a number from 1 to 31,622,400, not 0",
             },
         ),
-        ({"type": "catch_up_all", "limit": 1_001}, {".limit": "must be a whole number from 1 to 1,000, not 1001"}),
+        ({"type": "catch_up_all", "limit": 1_001}, {".limit": "must be an integer from 1 to 1,000, not 1001"}),
         (
             {"type": "catch_up_within", "window_seconds": LEAP_YEAR + 1},
             {".window_seconds": "must be a number from 1 to 31,622,400, not 31622401"},

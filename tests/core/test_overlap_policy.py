@@ -98,11 +98,11 @@ def test_prohibit_overlap_beside_a_policy_is_refused():
         ),
         (
             {"overlap_policy": {"type": "queue", "queue_limit": 0}},
-            {"overlap_policy.queue_limit": "must be a whole number from 1 to 100,000, not 0"},
+            {"overlap_policy.queue_limit": "must be an integer from 1 to 100,000, not 0"},
         ),
         (
             {"overlap_policy": {"type": "queue", "queue_limit": 100_001}},
-            {"overlap_policy.queue_limit": "must be a whole number from 1 to 100,000, not 100001"},
+            {"overlap_policy.queue_limit": "must be an integer from 1 to 100,000, not 100001"},
         ),
         (
             {"overlap_policy": {"type": "cancel_running", "cancel_grace_seconds": -1}},

@@ -99,12 +99,12 @@ def test_they_are_in_force_for_their_occurrence():
 def test_an_occurrence_runs_the_archive_that_it_began_with(target, expected):
     pinned = PinnedBundle(bundle_id="eval", digest="0f")
     schedule = factories.schedule(target=target)
-    one = factories.occurrence(schedule, TRIGGER, overrides=Overrides(bundle=pinned))
-    assert in_force(schedule, one).declaration.target == expected
+    occurrence = factories.occurrence(schedule, TRIGGER, overrides=Overrides(bundle=pinned))
+    assert in_force(schedule, occurrence).declaration.target == expected
     own = factories.occurrence(factories.schedule(), TRIGGER, overrides=Overrides(bundle=pinned, target=target))
     assert in_force(factories.schedule(), own).declaration.target == expected
     assert pinned_target(target, None) is target
-    assert (one.bundle, one.is_workflow_run) == (pinned, False)
+    assert (occurrence.bundle, occurrence.is_workflow_run) == (pinned, False)
 
 
 @pytest.mark.parametrize(("schedule_id", "expected"), [("~steps:etl", True), ("steps~", False), ("zebra", False)])

@@ -31,13 +31,13 @@ def due(snapshot, now):
 
 
 def test_a_pause_keeps_why_and_is_planned_at_its_end():
-    made = edits.pause(read(scheduled(), 100, 100), now=at(50), why=WHY)
-    assert (made.schedule.pause, made.plan_at) == (WHY, at(450))
+    paused = edits.pause(read(scheduled(), 100, 100), now=at(50), why=WHY)
+    assert (paused.schedule.pause, paused.plan_at) == (WHY, at(450))
 
 
 def test_what_was_due_when_it_began_says_who_paused_it():
-    made = edits.pause(read(scheduled(), 100, 100), now=at(100), why=WHY)
-    assert [one.detail for one in made.closed] == ['{"pause_reason": "maintenance", "paused_by": "ada"}']
+    paused = edits.pause(read(scheduled(), 100, 100), now=at(100), why=WHY)
+    assert [one.detail for one in paused.closed] == ['{"pause_reason": "maintenance", "paused_by": "ada"}']
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_paused_schedule_gets_another_end_and_another_reason_if_there_is_one(b
 
 
 def test_an_edit_of_a_paused_schedule_keeps_its_end():
-    made = edits.edit(read(paused(), 50), declared(every(30)), now=at(60), lookahead=LOOKAHEAD)
-    assert (made.schedule.pause, made.plan_at) == (WHY, at(450))
+    edited = edits.edit(read(paused(), 50), declared(every(30)), now=at(60), lookahead=LOOKAHEAD)
+    assert (edited.schedule.pause, edited.plan_at) == (WHY, at(450))
 
 
 def test_it_resumes_as_of_its_end_and_not_before():
@@ -69,9 +69,9 @@ def test_it_resumes_as_of_its_end_and_not_before():
     assert (before.schedule, before.plan_at) == (None, at(450))
     resumed = due(snapshot, 700)
     assert (resumed.schedule.phase, resumed.schedule.pause) == (SchedulePhase.ACTIVE, None)
-    [swallowed] = resumed.closed
-    assert (swallowed.reason, swallowed.missed_count, after_noon(swallowed.missed_last)) == (Reason.PAUSED, 4, 400)
-    assert swallowed.detail == '{"pause_reason": "maintenance", "paused_by": "ada"}'
+    [skipped] = resumed.closed
+    assert (skipped.reason, skipped.missed_count, after_noon(skipped.missed_last)) == (Reason.PAUSED, 4, 400)
+    assert skipped.detail == '{"pause_reason": "maintenance", "paused_by": "ada"}'
     assert planned(resumed)[0][0] == 500
     assert (resumed.note.caller, resumed.note.reason) == ("noonmark", "it was paused until 2026-11-15T12:07:30Z")
 
@@ -94,21 +94,21 @@ def test_the_words_of_a_pause(why, words):
     schedule = paused(why)
     held = explain_occurrence(schedule, row(schedule, 100), now=at(120))
     assert held.summary == f"It has not run yet: {words}, and holds it until it is resumed."
-    told = explain_instant(schedule, at(200), now=at(60))
-    assert f"{words}; what it names meanwhile is counted as skipped when it is resumed" in told.summary
+    explanation = explain_instant(schedule, at(200), now=at(60))
+    assert f"{words}; what it names meanwhile is counted as skipped when it is resumed" in explanation.summary
     ran = row(schedule, 0, phase=Phase.COMPLETED, reason=Reason.SUCCEEDED, ended=at(3))
     assert explain_latest(schedule, ran, (), now=at(60), next_run=None).summary.endswith(f"; {words}.")
 
 
 def test_the_step_has_the_facts():
     schedule = paused()
-    told = explain_occurrence(schedule, row(schedule, 100), now=at(120))
-    assert step(told, "pause").facts["paused"] == WHY.to_document()
+    explanation = explain_occurrence(schedule, row(schedule, 100), now=at(120))
+    assert step(explanation, "pause").facts["paused"] == WHY.to_document()
 
 
 def test_a_time_after_its_end_is_due():
-    told = explain_instant(paused(), at(500), now=at(60))
-    assert told.summary == "It has not run yet: it is due at 2026-11-15 12:08:20 UTC."
+    explanation = explain_instant(paused(), at(500), now=at(60))
+    assert explanation.summary == "It has not run yet: it is due at 2026-11-15 12:08:20 UTC."
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_time_after_its_end_is_due():
         (None, ""),
     ],
 )
-def test_what_it_swallowed_says_who_paused_it(facts, by):
+def test_what_it_skipped_says_who_paused_it(facts, by):
     schedule = scheduled()
     gap = {"missed_count": 2, "missed_first": 100, "missed_last": 200}
-    swallowed = row(schedule, 100, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, **gap)
-    told = explain_occurrence(schedule, swallowed, now=at(300))
-    assert told.summary.endswith(f"were swallowed by a pause of the schedule{by}.")
+    skipped = row(schedule, 100, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts, **gap)
+    explanation = explain_occurrence(schedule, skipped, now=at(300))
+    assert explanation.summary.endswith(f"were skipped by a pause of the schedule{by}.")
     one = row(schedule, 100, phase=Phase.SKIPPED, reason=Reason.PAUSED, facts=facts)
     assert explain_occurrence(schedule, one, now=at(300)).summary.endswith(f"paused at that time{by}.")
 
@@ -162,8 +162,8 @@ def test_what_no_live_node_serves_waits_for_one():
     ],
 )
 def test_one_of_a_paused_backfill_says_so_and_how_it_is_resumed(facts, said):
-    one = scheduled()
-    explanation = explain_occurrence(one, row(one, origin=backfill("b1"), facts=facts), now=at(200))
+    schedule = scheduled()
+    explanation = explain_occurrence(schedule, row(schedule, origin=backfill("b1"), facts=facts), now=at(200))
     resume = "`noonmark backfill resume s1 b1` resumes it"
     assert explanation.summary == f"It has not run yet: its backfill {said}; {resume}."
     assert "backfill_paused" in step(explanation, "pause").facts

@@ -40,8 +40,8 @@ SCHEDULE = scheduled(target=TARGET)
 
 
 def planned(seconds, phase=Phase.PENDING, schedule=SCHEDULE, **fields):
-    one = occurrence(schedule, at(seconds), at(seconds))
-    return replace(one, phase=phase, attempt=0 if phase is Phase.PENDING else 1, **fields)
+    row = occurrence(schedule, at(seconds), at(seconds))
+    return replace(row, phase=phase, attempt=0 if phase is Phase.PENDING else 1, **fields)
 
 
 @pytest.mark.parametrize(
@@ -146,11 +146,11 @@ def test_an_occurrence_waits_for_its_first_ping_as_long_as_its_grace():
 def test_a_start_begins_the_timeout(timeout, window, deadline, set_by):
     schedule = scheduled(target=TARGET, timeout=timeout, window=window)
     for phase in (Phase.DISPATCHING, Phase.AWAITING_COMPLETION):
-        one = planned(0, phase, schedule, started=at(0), deadline=at(60))
-        begins = begin(one, schedule, begun(schedule, now=at(20)), node="n")
+        occurrence = planned(0, phase, schedule, started=at(0), deadline=at(60))
+        begins = begin(occurrence, schedule, begun(schedule, now=at(20)), node="n")
         assert (begins.begins, begins.phase, begins.run.started) == (True, Phase.AWAITING_COMPLETION, at(20))
         assert (begins.deadline, begins.facts["deadline_set_by"]) == (at(deadline), set_by)
-        assert begins.occurrence is one
+        assert begins.occurrence is occurrence
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_a_start_begins_the_timeout(timeout, window, deadline, set_by):
 )
 def test_a_deadline_says_whether_a_ping_was_missed_or_the_job_took_too_long(detail, reason, error):
     schedule = scheduled(target=TARGET, timeout=40 * SECOND)
-    one = planned(0, Phase.AWAITING_COMPLETION, schedule, deadline=at(60), detail=detail)
-    ended = expire(one, schedule, now=at(61))
+    occurrence = planned(0, Phase.AWAITING_COMPLETION, schedule, deadline=at(60), detail=detail)
+    ended = expire(occurrence, schedule, now=at(61))
     assert (ended.phase, ended.reason, ended.run.error) == (Phase.TIMED_OUT, reason, error)
 
 
@@ -174,9 +174,9 @@ def test_a_deadline_says_whether_a_ping_was_missed_or_the_job_took_too_long(deta
     ids=["since it was open", "in passing", "early", "since it has begun"],
 )
 def test_a_run_never_starts_before_it_is_due(started, now, run):
-    one = planned(0, Phase.DISPATCHING, started=None if started is None else at(started))
+    occurrence = planned(0, Phase.DISPATCHING, started=None if started is None else at(started))
     for signal, outcome in ((Signal.SUCCESS, Outcome.COMPLETED), (Signal.FAIL, Outcome.FAILED)):
-        end = delivered(Ping(signal=signal), one, now=at(now))
+        end = delivered(Ping(signal=signal), occurrence, now=at(now))
         assert (end.outcome, end.started, end.ended) == (outcome, at(run[0]), at(run[1]))
 
 
@@ -190,11 +190,11 @@ def test_only_a_delivery_is_ended_at_once():
 def test_the_event_of_an_early_ping_has_one_id_for_its_start_and_one_for_its_end():
     ids = {early_ping_id(one, is_start=is_start) for one in ("a", "b") for is_start in (True, False)}
     assert len(ids) == 4
-    one = planned(100)
-    fields = ping_fields(Ping(signal=Signal.START), one, now=at(95))
-    event = of_ping(SystemEvent.PING_EARLY, SCHEDULE, early_ping_id(one.id, is_start=True), fields)
+    occurrence = planned(100)
+    fields = ping_fields(Ping(signal=Signal.START), occurrence, now=at(95))
+    event = of_ping(SystemEvent.PING_EARLY, SCHEDULE, early_ping_id(occurrence.id, is_start=True), fields)
     assert (event.event_type, event.source) == ("ping.early", "noonmark")
-    assert event.payload["occurrence_id"] == one.id
+    assert event.payload["occurrence_id"] == occurrence.id
     assert event.payload["schedule_id"] == "s1"
 
 
@@ -336,22 +336,24 @@ EXPECTING = scheduled(target=TARGET, expected=20 * SECOND)
     ],
 )
 def test_an_alert_is_not_a_deadline(phase, detail, stop, deadline, real, is_told):
-    one = planned(0, phase, EXPECTING, detail=detail, stop=stop, deadline=None if deadline is None else at(deadline))
-    assert real_deadline(one) == (None if real is None else at(real))
-    assert is_alert(one) is is_told
+    occurrence = planned(
+        0, phase, EXPECTING, detail=detail, stop=stop, deadline=None if deadline is None else at(deadline)
+    )
+    assert real_deadline(occurrence) == (None if real is None else at(real))
+    assert is_alert(occurrence) is is_told
 
 
 def test_a_run_that_takes_longer_than_expected_goes_on():
-    one = planned(0, Phase.DISPATCHING, EXPECTING, started=at(0), deadline=at(20))
-    told = expire(one, EXPECTING, now=at(21))
+    occurrence = planned(0, Phase.DISPATCHING, EXPECTING, started=at(0), deadline=at(20))
+    told = expire(occurrence, EXPECTING, now=at(21))
     assert (told.is_overdue, told.phase, told.deadline) == (True, Phase.DISPATCHING, None)
-    waits = settle(one, EXPECTING, opened(EXPECTING, now=at(0)), node="n")
+    waits = settle(occurrence, EXPECTING, opened(EXPECTING, now=at(0)), node="n")
     assert (waits.deadline, waits.alert) == (at(60), at(20))
-    event = of_occurrence(SystemEvent.OVERDUE, EXPECTING, one)
+    event = of_occurrence(SystemEvent.OVERDUE, EXPECTING, occurrence)
     assert (event.event_type, event.payload["expected_seconds"]) == ("occurrence.overdue", 20)
-    assert of_occurrence(SystemEvent.OVERDUE, SCHEDULE, one).payload["expected_seconds"] is None
+    assert of_occurrence(SystemEvent.OVERDUE, SCHEDULE, occurrence).payload["expected_seconds"] is None
 
 
 def test_what_is_expected_reads_back():
-    said = parse_schedule({**document(), "expected_seconds": 1.5}, now=moment(0))
-    assert (said.expected, said.to_document()["expected_seconds"]) == (3 * SECOND // 2, 1.5)
+    schedule = parse_schedule({**document(), "expected_seconds": 1.5}, now=moment(0))
+    assert (schedule.expected, schedule.to_document()["expected_seconds"]) == (3 * SECOND // 2, 1.5)

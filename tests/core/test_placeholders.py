@@ -129,7 +129,7 @@ def test_a_field_that_is_not_there_is_an_error_and_not_nothing(name):
 
 
 def test_without_an_event_there_is_nothing_to_ask_it():
-    with pytest.raises(ValueError, match="no event set this occurrence off"):
+    with pytest.raises(ValueError, match="no event triggered this occurrence"):
         filled("{{event.payload.x}}")
 
 

@@ -48,7 +48,7 @@ def jittered(nominal, jitter):
 
 
 def test_a_new_schedule_has_its_next_fire_planned_as_a_whole_row():
-    made = first_plan(scheduled(every(100, start=100)), lookahead=LOOKAHEAD)
+    plan = first_plan(scheduled(every(100, start=100)), lookahead=LOOKAHEAD)
     row = Occurrence(
         id=one_id(100),
         uid=UID,
@@ -61,11 +61,11 @@ def test_a_new_schedule_has_its_next_fire_planned_as_a_whole_row():
         due=at(100),
         first_due=at(100),
     )
-    assert made.planned == (row,)
-    assert (after_noon(made.watermark), after_noon(made.plan_at), made.exhausted) == (100, 98, False)
-    assert (made.closed, made.removed, made.superseded, made.cancelled, made.schedule) == ((), (), (), (), None)
-    assert made.catch_up is None
-    assert made.snapshot.watermark == at(0) - 1
+    assert plan.planned == (row,)
+    assert (after_noon(plan.watermark), after_noon(plan.plan_at), plan.exhausted) == (100, 98, False)
+    assert (plan.closed, plan.removed, plan.superseded, plan.cancelled, plan.schedule) == ((), (), (), (), None)
+    assert plan.catch_up is None
+    assert plan.snapshot.watermark == at(0) - 1
 
 
 @pytest.mark.parametrize(
@@ -86,14 +86,14 @@ def test_a_new_schedule_has_its_next_fire_planned_as_a_whole_row():
     ],
 )
 def test_times_before_creation_do_not_exist(trigger, fires):
-    made = first_plan(scheduled(trigger), lookahead=LOOKAHEAD)
-    assert nominals(made) == fires
-    assert made.closed == ()
+    plan = first_plan(scheduled(trigger), lookahead=LOOKAHEAD)
+    assert nominals(plan) == fires
+    assert plan.closed == ()
 
 
 def test_a_schedule_that_is_created_paused_is_not_planned():
-    made = first_plan(scheduled(phase=SchedulePhase.PAUSED), lookahead=LOOKAHEAD)
-    assert made == Plan(snapshot=made.snapshot, watermark=at(0) - 1)
+    plan = first_plan(scheduled(phase=SchedulePhase.PAUSED), lookahead=LOOKAHEAD)
+    assert plan == Plan(snapshot=plan.snapshot, watermark=at(0) - 1)
 
 
 # Looking ahead
@@ -116,42 +116,42 @@ def test_a_schedule_that_is_created_paused_is_not_planned():
     ],
 )
 def test_so_far_ahead_is_planned(trigger, horizon, lookahead, fires, again):
-    made = plan_at(read(scheduled(trigger, horizon=horizon), 0), 0, lookahead * SECOND)
-    assert nominals(made) == fires
-    assert after_noon(made.watermark) == fires[-1]
-    assert after_noon(made.plan_at) == again
-    assert made.exhausted is (again is None)
+    plan = plan_at(read(scheduled(trigger, horizon=horizon), 0), 0, lookahead * SECOND)
+    assert nominals(plan) == fires
+    assert after_noon(plan.watermark) == fires[-1]
+    assert after_noon(plan.plan_at) == again
+    assert plan.exhausted is (again is None)
 
 
 def test_projections_that_stand_are_not_planned_again():
-    made = plan_at(read(scheduled(horizon=Horizon(occurrences=3)), 200, 100, 200), 99)
-    assert nominals(made) == [300, 400]
-    assert after_noon(made.plan_at) == 198
+    plan = plan_at(read(scheduled(horizon=Horizon(occurrences=3)), 200, 100, 200), 99)
+    assert nominals(plan) == [300, 400]
+    assert after_noon(plan.plan_at) == 198
 
 
 def test_planning_again_at_once_changes_nothing():
-    made = plan_at(read(scheduled(), 100, 100), 50)
-    assert made == Plan(snapshot=made.snapshot, watermark=at(100), plan_at=at(98))
+    plan = plan_at(read(scheduled(), 100, 100), 50)
+    assert plan == Plan(snapshot=plan.snapshot, watermark=at(100), plan_at=at(98))
 
 
 def test_the_due_time_is_the_nominal_time_and_its_jitter():
-    made = plan_at(read(scheduled(every(100, jitter=60), horizon=Horizon(occurrences=2)), 0), 0)
-    assert planned(made) == [(100, jittered(100, 60), None), (200, jittered(200, 60), None)]
-    assert [row.first_due for row in made.planned] == [row.due for row in made.planned]
+    plan = plan_at(read(scheduled(every(100, jitter=60), horizon=Horizon(occurrences=2)), 0), 0)
+    assert planned(plan) == [(100, jittered(100, 60), None), (200, jittered(200, 60), None)]
+    assert [row.first_due for row in plan.planned] == [row.due for row in plan.planned]
 
 
 def test_what_jitter_delays_does_not_stand_for_the_next_fire():
     due = jittered(100, 60)
     assert due > 105
-    made = plan_at(read(scheduled(every(100, jitter=60)), 100, projected(100, due)), 101)
-    assert nominals(made) == [200]
+    plan = plan_at(read(scheduled(every(100, jitter=60)), 100, projected(100, due)), 101)
+    assert nominals(plan) == [200]
 
 
 def test_a_plan_is_bounded_and_goes_on_at_once():
-    made = plan_at(read(scheduled(every(0.001)), 0), 0)
-    assert len(made.planned) == planner.MAX_AHEAD == 1_000
-    assert (after_noon(made.watermark), after_noon(made.plan_at)) == (1, 0)
-    on = plan_at(Snapshot(schedule=made.snapshot.schedule, watermark=made.watermark), 0)
+    plan = plan_at(read(scheduled(every(0.001)), 0), 0)
+    assert len(plan.planned) == planner.MAX_AHEAD == 1_000
+    assert (after_noon(plan.watermark), after_noon(plan.plan_at)) == (1, 0)
+    on = plan_at(Snapshot(schedule=plan.snapshot.schedule, watermark=plan.watermark), 0)
     assert (nominals(on)[0], nominals(on)[-1]) == (1.001, 2)
 
 
@@ -167,8 +167,8 @@ def test_a_plan_is_bounded_and_goes_on_at_once():
 )
 def test_what_is_accounted_for_is_not_planned_again_when_the_clock_goes_back(beyond, watermark, fires):
     snapshot = replace(read(scheduled(), watermark), beyond=tuple((at(first), at(last)) for first, last in beyond))
-    made = plan_at(snapshot, 150)
-    assert (nominals(made), after_noon(made.watermark)) == (fires, fires[-1])
+    plan = plan_at(snapshot, 150)
+    assert (nominals(plan), after_noon(plan.watermark)) == (fires, fires[-1])
 
 
 @pytest.mark.parametrize(
@@ -193,10 +193,10 @@ def test_fires_left_over_keep_their_jitter():
     assert planned(plan_at(snapshot, 500))[0] == (400, jittered(400, 60), None)
 
 
-def test_another_trigger_names_its_own_times_whatever_the_old_one_closed():
+def test_another_trigger_names_its_own_times_after_any_rows_of_the_old_one():
     snapshot = replace(read(scheduled(), 9_000), beyond=((at(200), at(10_000)),))
-    made = edits.edit(snapshot, declared(every(50)), now=at(150), lookahead=LOOKAHEAD)
-    assert (nominals(made), after_noon(made.watermark)) == ([200], 200)
+    edited = edits.edit(snapshot, declared(every(50)), now=at(150), lookahead=LOOKAHEAD)
+    assert (nominals(edited), after_noon(edited.watermark)) == ([200], 200)
 
 
 # As often as it may
@@ -207,19 +207,19 @@ def used_up(watermark, *projections, runs=3, **known):
 
 
 def test_one_run_left_is_planned_as_ever():
-    made = plan_at(used_up(100, 100, runs=2), 50)
-    assert (made.removed, made.exhausted, after_noon(made.plan_at)) == ((), False, 98)
+    plan = plan_at(used_up(100, 100, runs=2), 50)
+    assert (plan.removed, plan.exhausted, after_noon(plan.plan_at)) == ((), False, 98)
 
 
 def test_when_max_runs_is_used_up_what_lies_ahead_is_withdrawn_and_nothing_follows():
-    made = plan_at(used_up(300, 100, 200, 300), 150)
-    assert (nominals(made), made.removed, made.closed) == ([], ids(200, 300), ())
-    assert (after_noon(made.watermark), made.plan_at, made.exhausted) == (150, None, True)
+    plan = plan_at(used_up(300, 100, 200, 300), 150)
+    assert (nominals(plan), plan.removed, plan.closed) == ([], ids(200, 300), ())
+    assert (after_noon(plan.watermark), plan.plan_at, plan.exhausted) == (150, None, True)
 
 
 def test_what_was_due_by_then_is_left_to_admission():
-    made = plan_at(used_up(0), 130)
-    assert (nominals(made), after_noon(made.watermark), made.exhausted) == ([100], 100, True)
+    plan = plan_at(used_up(0), 130)
+    assert (nominals(plan), after_noon(plan.watermark), plan.exhausted) == ([100], 100, True)
     assert closed(plan_at(used_up(0), 470)) == [("misfired/late", 4, 100, 400)]
 
 
@@ -227,19 +227,19 @@ def test_one_that_jitter_holds_back_was_named():
     trigger = every(100, jitter=60)
     due = jittered(100, 60)
     snapshot = replace(read(scheduled(trigger, max_runs=3), 0), runs=3)
-    made = plan_at(snapshot, due - 1)
-    assert (planned(made), after_noon(made.watermark)) == ([(100, due, None)], 100)
+    plan = plan_at(snapshot, due - 1)
+    assert (planned(plan), after_noon(plan.watermark)) == ([(100, due, None)], 100)
 
 
 def test_once_it_was_found_used_up_no_time_is_named():
-    made = plan_at(used_up(150, exhausted=True), 1_000)
-    assert made == Plan(snapshot=made.snapshot, watermark=at(150), exhausted=True)
+    plan = plan_at(used_up(150, exhausted=True), 1_000)
+    assert plan == Plan(snapshot=plan.snapshot, watermark=at(150), exhausted=True)
 
 
 @pytest.mark.parametrize(("now", "gaps"), [(160, []), (161, [("misfired/late", 1, 100, 100)])])
 def test_what_was_named_before_may_be_late_after(now, gaps):
-    made = plan_at(used_up(150, 100, exhausted=True), now)
-    assert (closed(made), nominals(made), made.exhausted) == (gaps, [], True)
+    plan = plan_at(used_up(150, 100, exhausted=True), now)
+    assert (closed(plan), nominals(plan), plan.exhausted) == (gaps, [], True)
 
 
 def test_a_schedule_that_listens_is_over_when_max_runs_is_used_up():
@@ -266,8 +266,8 @@ def test_lateness_is_not_blamed_where_nobody_could_be_in_time(policy, unserved, 
 
 
 def test_a_watermark_ahead_stands_while_its_projection_does():
-    made = plan_at(read(scheduled(), 9_000, 9_000), 150)
-    assert (made.planned, after_noon(made.watermark)) == ((), 9_000)
+    plan = plan_at(read(scheduled(), 9_000, 9_000), 150)
+    assert (plan.planned, after_noon(plan.watermark)) == ((), 9_000)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +275,8 @@ def test_a_watermark_ahead_stands_while_its_projection_does():
     [(SchedulePhase.PAUSED, False), (SchedulePhase.COMPLETED, True), (SchedulePhase.DELETED, False)],
 )
 def test_only_an_active_schedule_is_planned(phase, exhausted):
-    made = plan_at(read(scheduled(phase=phase), 0), 1_000)
-    assert made == Plan(snapshot=made.snapshot, watermark=at(0), exhausted=exhausted)
+    plan = plan_at(read(scheduled(phase=phase), 0), 1_000)
+    assert plan == Plan(snapshot=plan.snapshot, watermark=at(0), exhausted=exhausted)
 
 
 def test_what_was_exhausted_when_it_was_paused_stays_so():
@@ -287,46 +287,46 @@ def test_what_was_exhausted_when_it_was_paused_stays_so():
 
 
 def test_fires_that_nobody_planned_are_one_gap_with_the_id_of_the_first():
-    made = plan_at(read(scheduled(), 0), 1_070)
-    assert closed(made) == [("misfired/late", 10, 100, 1_000)]
-    assert made.closed[0].id == one_id(100)
-    assert made.closed[0].due == at(100)
-    assert nominals(made) == [1_100]
-    assert after_noon(made.watermark) == 1_100
-    assert made.catch_up.missed.count == 10
+    plan = plan_at(read(scheduled(), 0), 1_070)
+    assert closed(plan) == [("misfired/late", 10, 100, 1_000)]
+    assert plan.closed[0].id == one_id(100)
+    assert plan.closed[0].due == at(100)
+    assert nominals(plan) == [1_100]
+    assert after_noon(plan.watermark) == 1_100
+    assert plan.catch_up.missed.count == 10
 
 
 def test_a_fire_in_grace_runs_and_the_older_ones_are_the_gap():
-    made = plan_at(read(scheduled(), 0), 1_060)
-    assert closed(made) == [("misfired/late", 9, 100, 900)]
-    assert planned(made) == [(1_000, 1_000, None), (1_100, 1_100, None)]
+    plan = plan_at(read(scheduled(), 0), 1_060)
+    assert closed(plan) == [("misfired/late", 9, 100, 900)]
+    assert planned(plan) == [(1_000, 1_000, None), (1_100, 1_100, None)]
 
 
 def test_projections_that_nobody_took_up_belong_to_the_gap_after_them():
-    made = plan_at(read(scheduled(), 200, 100, 200), 1_070)
-    assert closed(made) == [("misfired/late", 10, 100, 1_000)]
-    assert made.closed[0].id == one_id(100)
-    assert made.removed == ids(200)
-    assert nominals(made) == [1_100]
+    plan = plan_at(read(scheduled(), 200, 100, 200), 1_070)
+    assert closed(plan) == [("misfired/late", 10, 100, 1_000)]
+    assert plan.closed[0].id == one_id(100)
+    assert plan.removed == ids(200)
+    assert nominals(plan) == [1_100]
 
 
 def test_one_in_grace_that_is_not_the_newest_belongs_to_the_gap_too():
-    made = plan_at(read(scheduled(every(10)), 10, 10), 45)
-    assert closed(made) == [("misfired/newer_fire", 3, 10, 30)]
-    assert (nominals(made), made.removed) == ([40, 50], ())
+    plan = plan_at(read(scheduled(every(10)), 10, 10), 45)
+    assert closed(plan) == [("misfired/newer_fire", 3, 10, 30)]
+    assert (nominals(plan), plan.removed) == ([40, 50], ())
 
 
 def test_a_projection_in_grace_is_left_to_its_claim():
-    made = plan_at(read(scheduled(), 100, 100), 160)
-    assert (made.closed, made.removed, nominals(made)) == ((), (), [200])
+    plan = plan_at(read(scheduled(), 100, 100), 160)
+    assert (plan.closed, plan.removed, nominals(plan)) == ((), (), [200])
 
 
 def test_one_that_jitter_has_not_made_due_is_no_part_of_the_gap():
     trigger = every(100, jitter=99)
     due = jittered(200, 99)
-    made = plan_at(read(scheduled(trigger, misfire_policy=Skip(grace=SECOND)), 0), due - 1)
-    assert closed(made) == [("misfired/late", 1, 100, 100)]
-    assert planned(made)[0] == (200, due, None)
+    plan = plan_at(read(scheduled(trigger, misfire_policy=Skip(grace=SECOND)), 0), due - 1)
+    assert closed(plan) == [("misfired/late", 1, 100, 100)]
+    assert planned(plan)[0] == (200, due, None)
 
 
 @pytest.mark.parametrize(
@@ -342,12 +342,12 @@ def test_one_that_jitter_has_not_made_due_is_no_part_of_the_gap():
 )
 @pytest.mark.parametrize("known", [(), (100, 200), (100, 200, 300, 400)])
 def test_every_policy_decides_alike_about_what_was_planned_and_what_was_not(policy, gaps, runs, known):
-    made = plan_at(read(scheduled(misfire_policy=policy), max(known, default=0), *known), 470)
-    assert closed(made) == gaps
-    assert planned(made) == [*runs, (500, 500, None)]
+    plan = plan_at(read(scheduled(misfire_policy=policy), max(known, default=0), *known), 470)
+    assert closed(plan) == gaps
+    assert planned(plan) == [*runs, (500, 500, None)]
     gone = range(gaps[0][2] + 100, gaps[0][3] + 1, 100) if gaps else ()
-    assert made.removed == ids(*(one for one in gone if one in known))
-    assert all(row.first_due == row.nominal for row in made.planned)  # a window counts from there, spread or not
+    assert plan.removed == ids(*(one for one in gone if one in known))
+    assert all(row.first_due == row.nominal for row in plan.planned)  # a window counts from there, spread or not
 
 
 @pytest.mark.parametrize(
@@ -362,55 +362,55 @@ def test_every_policy_decides_alike_about_what_was_planned_and_what_was_not(poli
 )
 @pytest.mark.parametrize("known", [(), (100,), (100, 200, 300)])
 def test_the_one_in_grace_is_the_last_of_the_line_that_is_caught_up(policy, runs, known):
-    made = plan_at(read(scheduled(misfire_policy=policy), max(known, default=0), *known), 430)
-    assert planned(made) == [*runs, (500, 500, None)]
+    plan = plan_at(read(scheduled(misfire_policy=policy), max(known, default=0), *known), 430)
+    assert planned(plan) == [*runs, (500, 500, None)]
 
 
 @pytest.mark.parametrize(("now", "runs"), [(31, [(10, 31), (20, 31), (30, 31)]), (10, [(10, None)])])
 def test_fires_in_grace_form_a_line_where_there_are_several(now, runs):
-    made = plan_at(read(scheduled(every(10), misfire_policy=CatchUpAll()), 0), now)
-    assert [(nominal, caught_up) for nominal, _, caught_up in planned(made) if nominal <= now] == runs
+    plan = plan_at(read(scheduled(every(10), misfire_policy=CatchUpAll()), 0), now)
+    assert [(nominal, caught_up) for nominal, _, caught_up in planned(plan) if nominal <= now] == runs
 
 
 def test_fires_that_are_hardly_late_form_no_line():
     trigger = IntervalTrigger(every_seconds=0.25, start_at=from_micros(at(0)))
-    made = plan_at(read(scheduled(trigger, misfire_policy=CatchUpAll()), 0), 0.9)
-    assert all(row.caught_up is None for row in made.planned)
+    plan = plan_at(read(scheduled(trigger, misfire_policy=CatchUpAll()), 0), 0.9)
+    assert all(row.caught_up is None for row in plan.planned)
 
 
 def test_a_projection_in_grace_joins_the_line():
-    made = plan_at(read(scheduled(misfire_policy=CatchUpAll()), 400, 300, 400), 430)
-    assert planned(made) == [(300, 300, 430), (400, 400, 430), (500, 500, None)]
+    plan = plan_at(read(scheduled(misfire_policy=CatchUpAll()), 400, 300, 400), 430)
+    assert planned(plan) == [(300, 300, 430), (400, 400, 430), (500, 500, None)]
 
 
 def test_a_caught_up_one_with_jitter_keeps_its_due_time():
     trigger = every(100, jitter=50)
-    made = plan_at(read(scheduled(trigger, misfire_policy=CatchUpOne()), 100, projected(100, jittered(100, 50))), 290)
-    assert planned(made)[0] == (200, jittered(200, 50), 290)
-    assert made.closed[0].due == at(jittered(100, 50))
+    plan = plan_at(read(scheduled(trigger, misfire_policy=CatchUpOne()), 100, projected(100, jittered(100, 50))), 290)
+    assert planned(plan)[0] == (200, jittered(200, 50), 290)
+    assert plan.closed[0].due == at(jittered(100, 50))
 
 
 def test_a_claimed_one_is_judged_by_its_holder_and_ends_the_gap_before_it():
     snapshot = read(scheduled(), 300, 100, projected(200, is_claimed=True), 300)
-    made = plan_at(snapshot, 470)
-    assert closed(made) == [("misfired/late", 1, 100, 100), ("misfired/late", 2, 300, 400)]
-    assert made.removed == ()
+    plan = plan_at(snapshot, 470)
+    assert closed(plan) == [("misfired/late", 1, 100, 100), ("misfired/late", 2, 300, 400)]
+    assert plan.removed == ()
 
 
 def test_one_that_waits_never_misfires():
-    made = plan_at(read(scheduled(), 100, projected(100, waiting_for=Reason.QUEUED)), 470)
-    assert closed(made) == [("misfired/late", 3, 200, 400)]
+    plan = plan_at(read(scheduled(), 100, projected(100, waiting_for=Reason.QUEUED)), 470)
+    assert closed(plan) == [("misfired/late", 3, 200, 400)]
 
 
 def test_late_ones_before_an_admitted_fire_are_apart_from_the_gap_after_it():
-    made = plan_at(read(scheduled(), 400, 100, 200, 400, admitted=300), 570)
-    assert closed(made) == [("misfired/late", 2, 100, 200), ("misfired/late", 2, 400, 500)]
-    assert made.removed == ids(200)
+    plan = plan_at(read(scheduled(), 400, 100, 200, 400, admitted=300), 570)
+    assert closed(plan) == [("misfired/late", 2, 100, 200), ("misfired/late", 2, 400, 500)]
+    assert plan.removed == ids(200)
 
 
 def test_one_before_an_admitted_fire_stays_while_it_is_in_grace():
-    made = plan_at(read(scheduled(every(10)), 20, 10, admitted=20), 25)
-    assert (made.closed, nominals(made)) == ((), [30])
+    plan = plan_at(read(scheduled(every(10)), 20, 10, admitted=20), 25)
+    assert (plan.closed, nominals(plan)) == ((), [30])
 
 
 @pytest.mark.parametrize(
@@ -418,8 +418,8 @@ def test_one_before_an_admitted_fire_stays_while_it_is_in_grace():
 )
 def test_what_was_caught_up_and_missed_again_is_decided_again_under_skip(now, gaps):
     rows = [projected(one, caught_up=470) for one in (100, 200)]
-    made = plan_at(read(scheduled(every(1_000, start=100)), 100, *rows), now)
-    assert closed(made) == gaps
+    plan = plan_at(read(scheduled(every(1_000, start=100)), 100, *rows), now)
+    assert closed(plan) == gaps
 
 
 def test_one_that_came_back_before_a_caught_up_one_is_no_gap_with_what_follows():
@@ -431,31 +431,31 @@ def test_one_that_came_back_before_a_caught_up_one_is_no_gap_with_what_follows()
 @pytest.mark.parametrize("policy", [CatchUpAll(limit=1), CatchUpWithin(window=SECOND), Spread(limit=1)])
 def test_a_line_is_not_decided_again_however_long_it_waits_for_a_node(policy):
     rows = [projected(0, 5, caught_up=470, first_due=3), projected(1_000, caught_up=470)]
-    made = plan_at(read(scheduled(every(1_000, start=0), misfire_policy=policy), 1_000, *rows), 1_900)
-    assert (closed(made), nominals(made)) == ([], [2_000])
+    plan = plan_at(read(scheduled(every(1_000, start=0), misfire_policy=policy), 1_000, *rows), 1_900)
+    assert (closed(plan), nominals(plan)) == ([], [2_000])
 
 
 def test_a_spread_one_is_not_late_before_its_time():
-    made = plan_at(read(scheduled(every(9_000)), 0, projected(0, 2_000, caught_up=470)), 2_060)
-    assert made.closed == ()
+    plan = plan_at(read(scheduled(every(9_000)), 0, projected(0, 2_000, caught_up=470)), 2_060)
+    assert plan.closed == ()
 
 
 def test_what_is_left_of_another_rule_is_decided_without_a_timed_trigger():
-    made = plan_at(read(scheduled(EventTrigger("uploaded")), 0, projected(0, caught_up=10)), 71)
-    assert closed(made) == [("misfired/late", 1, 0, 0)]
-    assert made.plan_at is None
+    plan = plan_at(read(scheduled(EventTrigger("uploaded")), 0, projected(0, caught_up=10)), 71)
+    assert closed(plan) == [("misfired/late", 1, 0, 0)]
+    assert plan.plan_at is None
 
 
 def test_a_once_that_was_missed_is_caught_up_and_nothing_follows():
-    made = plan_at(read(scheduled(OnceTrigger(moment(100)), misfire_policy=CatchUpOne()), 100, 100), 900)
-    assert planned(made) == [(100, 100, 900)]
-    assert (made.exhausted, made.plan_at, after_noon(made.watermark)) == (True, None, 100)
+    plan = plan_at(read(scheduled(OnceTrigger(moment(100)), misfire_policy=CatchUpOne()), 100, 100), 900)
+    assert planned(plan) == [(100, 100, 900)]
+    assert (plan.exhausted, plan.plan_at, after_noon(plan.watermark)) == (True, None, 100)
 
 
 def test_a_year_of_seconds_is_one_row():
-    made = plan_at(read(scheduled(every(1), misfire_policy=Skip(grace=SECOND)), 0), 365 * DAY)
-    assert closed(made) == [("misfired/late", 365 * DAY - 1, 1, 365 * DAY - 1)]
-    assert nominals(made)[0] == 365 * DAY
+    plan = plan_at(read(scheduled(every(1), misfire_policy=Skip(grace=SECOND)), 0), 365 * DAY)
+    assert closed(plan) == [("misfired/late", 365 * DAY - 1, 1, 365 * DAY - 1)]
+    assert nominals(plan)[0] == 365 * DAY
 
 
 # Which rows a plan may change
@@ -490,17 +490,17 @@ def listening(end):
 
 
 def test_a_schedule_that_waits_for_events_is_planned_when_its_trigger_listens_no_more():
-    made = first_plan(listening(100), lookahead=LOOKAHEAD)
-    assert (made.plan_at, made.exhausted, made.planned) == (at(100) + 1, False, ())
-    made = plan_at(read(listening(100), 0), 100)
-    assert (made.plan_at, made.exhausted) == (at(100) + 1, False)
-    made = plan_at(read(listening(100), 0), 101)
-    assert (made.plan_at, made.exhausted) == (None, True)
+    plan = first_plan(listening(100), lookahead=LOOKAHEAD)
+    assert (plan.plan_at, plan.exhausted, plan.planned) == (at(100) + 1, False, ())
+    plan = plan_at(read(listening(100), 0), 100)
+    assert (plan.plan_at, plan.exhausted) == (at(100) + 1, False)
+    plan = plan_at(read(listening(100), 0), 101)
+    assert (plan.plan_at, plan.exhausted) == (None, True)
 
 
 def test_a_schedule_that_waits_for_events_without_end_is_never_planned_again():
-    made = plan_at(read(scheduled(EventTrigger("uploaded")), 0), 100)
-    assert (made.plan_at, made.exhausted) == (None, False)
+    plan = plan_at(read(scheduled(EventTrigger("uploaded")), 0), 100)
+    assert (plan.plan_at, plan.exhausted) == (None, False)
 
 
 def test_resuming_a_schedule_whose_events_are_over_ends_it():

@@ -38,9 +38,9 @@ def changed(schedule, **fields):
     ],
 )
 def test_a_program_owns_what_it_declared_unless_that_is_offered(target, source, offered, is_owned):
-    one = scheduled(target, source)
-    assert is_program_owned(one, offered) is is_owned
-    assert (payload_problem(one, offered) is not None) is is_owned
+    schedule = scheduled(target, source)
+    assert is_program_owned(schedule, offered) is is_owned
+    assert (payload_problem(schedule, offered) is not None) is is_owned
     accepting = scheduled(target, source, accepts_payload=True)
     assert payload_problem(accepting, offered) is None
 
@@ -58,17 +58,20 @@ def test_a_program_owns_what_it_declared_unless_that_is_offered(target, source, 
 )
 @pytest.mark.parametrize("source", [TRUSTED, "rest"])
 def test_what_a_program_calls_and_with_what_is_for_the_program(target, source):
-    one = scheduled(source=source)
-    field, why = change_problem(one, changed(one, target=target), ("report",))
+    schedule = scheduled(source=source)
+    field, why = change_problem(schedule, changed(schedule, target=target), ("report",))
     assert (field, "only a program can change what it calls or with what" in why) == ("target", True)
 
 
 def test_what_is_offered_may_be_called_with_anything():
-    one = scheduled(REPORT)
-    assert change_problem(one, changed(one, target=replace(REPORT, args=(1,))), ("report",)) is None
-    assert change_problem(one, changed(one, target=FunctionTarget(function="other")), ("report", "other")) is None
+    schedule = scheduled(REPORT)
+    assert change_problem(schedule, changed(schedule, target=replace(REPORT, args=(1,))), ("report",)) is None
+    assert (
+        change_problem(schedule, changed(schedule, target=FunctionTarget(function="other")), ("report", "other"))
+        is None
+    )
     for target in (FunctionTarget(function="other"), BACKUP):
-        assert change_problem(one, changed(one, target=target), ("report",))[0] == "target"
+        assert change_problem(schedule, changed(schedule, target=target), ("report",))[0] == "target"
 
 
 def test_a_refusal_says_what_would_allow_it():
@@ -86,9 +89,9 @@ def test_a_refusal_says_what_would_allow_it():
 
 
 def test_what_a_caller_declared_is_for_callers():
-    one = scheduled(BACKUP, "rest")
+    schedule = scheduled(BACKUP, "rest")
     for fields in ({"target": REPORT}, {"name": "x"}, {"accepts_payload": True}, {"trigger": EVENTS}):
-        assert change_problem(one, changed(one, **fields), ()) is None
+        assert change_problem(schedule, changed(schedule, **fields), ()) is None
 
 
 @pytest.mark.parametrize(
@@ -106,15 +109,15 @@ def test_what_a_caller_declared_is_for_callers():
     ],
 )
 def test_when_it_runs_is_for_callers_but_not_what_comes_with_it(before, after, field):
-    one = scheduled(**before)
-    refused = change_problem(one, changed(one, **after), ())
+    schedule = scheduled(**before)
+    refused = change_problem(schedule, changed(schedule, **after), ())
     assert (None if refused is None else refused[0]) == field
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, True), (0, False), (2, 2.0)])
 def test_what_python_takes_for_equal_is_another_argument(before, after):
-    one = scheduled(replace(RUN, args=(before,)))
-    assert change_problem(one, changed(one, target=replace(RUN, args=(after,))), ())[0] == "target"
+    schedule = scheduled(replace(RUN, args=(before,)))
+    assert change_problem(schedule, changed(schedule, target=replace(RUN, args=(after,))), ())[0] == "target"
     named = scheduled(replace(RUN, kwargs={"deep": [before]}))
     assert change_problem(named, changed(named, target=replace(RUN, kwargs={"deep": [after]})), ())[0] == "target"
     listening = scheduled(trigger=EventTrigger("made", filters={"rows": before}))
@@ -123,5 +126,8 @@ def test_what_python_takes_for_equal_is_another_argument(before, after):
 
 
 def test_the_order_of_names_says_nothing():
-    one = scheduled(replace(RUN, kwargs={"check": True, "shell": False}))
-    assert change_problem(one, changed(one, target=replace(RUN, kwargs={"shell": False, "check": True})), ()) is None
+    schedule = scheduled(replace(RUN, kwargs={"check": True, "shell": False}))
+    assert (
+        change_problem(schedule, changed(schedule, target=replace(RUN, kwargs={"shell": False, "check": True})), ())
+        is None
+    )

@@ -28,8 +28,8 @@ def upload(**changes):
 
 
 def listener(*args, created=NOW, anchored=None, updated=NOW, phase=SchedulePhase.ACTIVE, **bounds):
-    made = factories.schedule(created=created, phase=phase, trigger=EventTrigger(*(args or ["uploaded"]), **bounds))
-    return replace(made, anchored=anchored, updated=updated)
+    schedule = factories.schedule(created=created, phase=phase, trigger=EventTrigger(*(args or ["uploaded"]), **bounds))
+    return replace(schedule, anchored=anchored, updated=updated)
 
 
 def test_a_match_is_one_occurrence_that_is_due_at_once():

@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.core.budgets.budget import BudgetScope, Refused
-from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.instants import SECOND
 
 

@@ -64,13 +64,13 @@ def test_what_is_accepted(written, expected):
         (
             {"max_attempts": 0, "backoff_seconds": -1, "multiplier": 0.5, "max_backoff_seconds": WEEK + 1},
             {
-                ".max_attempts": "must be a whole number from 1 to 100, not 0",
+                ".max_attempts": "must be an integer from 1 to 100, not 0",
                 ".backoff_seconds": "must be a number from 0 to 604,800, not -1",
                 ".multiplier": "must be a number from 1 to 100, not 0.5",
                 ".max_backoff_seconds": "must be a number from 0 to 604,800, not 604801",
             },
         ),
-        ({"max_attempts": 101}, {".max_attempts": "must be a whole number from 1 to 100, not 101"}),
+        ({"max_attempts": 101}, {".max_attempts": "must be an integer from 1 to 100, not 101"}),
         (
             {"backoff_seconds": 10, "max_backoff_seconds": 9},
             {".max_backoff_seconds": "must not be less than backoff_seconds"},
@@ -226,7 +226,7 @@ def test_a_failure_without_an_exception_is_tried_again():
     assert next_attempt(policy, attempt=1, failed_at=FAILED_AT, occurrence_id="occ_1").retry_at is not None
 
 
-def test_the_last_attempt_is_the_last_whatever_it_raised():
+def test_the_last_attempt_is_the_last_after_any_exception():
     policy = RetryPolicy(max_attempts=2, on=("ValueError",))
     decision = next_attempt(policy, attempt=2, failed_at=FAILED_AT, occurrence_id="occ_1", raised=("OSError",))
     assert decision.reason is Reason.ATTEMPTS_EXHAUSTED

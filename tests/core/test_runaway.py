@@ -65,10 +65,10 @@ def test_rules_are_written_as_they_are_read(written, expected):
     ("written", "field", "problem"),
     [
         (60, "", "must be an object, not 60"),
-        ({"max_fires_per_hour": -1}, ".max_fires_per_hour", "must be a whole number from 0 to 1,000,000, not -1"),
+        ({"max_fires_per_hour": -1}, ".max_fires_per_hour", "must be an integer from 0 to 1,000,000, not -1"),
         ({"max_spend_factor": 0.5}, ".max_spend_factor", "must be 0, or from 1 to 1,000, not 0.5"),
         ({"max_spend_factor": "5"}, ".max_spend_factor", 'must be a number, not "5"'),
-        ({"max_identical_results": 1.5}, ".max_identical_results", "must be a whole number from 0 to 10,000, not 1.5"),
+        ({"max_identical_results": 1.5}, ".max_identical_results", "must be an integer from 0 to 10,000, not 1.5"),
         (
             {"fires": 1},
             ".fires",

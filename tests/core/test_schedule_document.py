@@ -200,9 +200,9 @@ def test_only_commands_and_workflows_can_be_suspended():
         pytest.param(minimal(timeout_seconds=0), "timeout_seconds", "from 0.001", id="no time at all"),
         pytest.param(minimal(timeout_seconds="10s"), "timeout_seconds", "a number", id="timeout in words"),
         pytest.param(minimal(pause_on_failure=0), "pause_on_failure", "from 1", id="pause on failure"),
-        pytest.param(minimal(pause_on_failure=True), "pause_on_failure", "whole number", id="pause on true"),
+        pytest.param(minimal(pause_on_failure=True), "pause_on_failure", "an integer", id="pause on true"),
         pytest.param(minimal(max_runs=0), "max_runs", "from 1", id="no run at all"),
-        pytest.param(minimal(max_runs=1.5), "max_runs", "whole number", id="max runs"),
+        pytest.param(minimal(max_runs=1.5), "max_runs", "an integer", id="max runs"),
         pytest.param(minimal(enabled="yes"), "enabled", "true or false", id="enabled"),
         pytest.param(minimal(concurrency_limit=2), "concurrency_limit", "concurrency_key", id="limit without key"),
         pytest.param(minimal(delivery="exactly_once"), "delivery", "at_least_once, at_most_once", id="delivery"),
@@ -540,7 +540,7 @@ def test_junk_in_a_good_document_ends_in_our_error_or_in_a_declaration(data, val
 
 
 def test_a_schedule_is_a_declaration_that_is_kept():
-    kept = Schedule(
+    schedule = Schedule(
         uid="u1",
         schedule_id="nightly-report",
         owner=Owner(tenant="acme", user="ada"),
@@ -551,10 +551,10 @@ def test_a_schedule_is_a_declaration_that_is_kept():
         created=0,
         updated=SECOND,
     )
-    assert kept.deleted is None
-    assert to_text(kept.updated) == "1970-01-01T00:00:01Z"
+    assert schedule.deleted is None
+    assert to_text(schedule.updated) == "1970-01-01T00:00:01Z"
     with pytest.raises(AttributeError):
-        kept.revision = 2
+        schedule.revision = 2
 
 
 def stored(document, *, created, **fields):
@@ -680,9 +680,9 @@ def test_a_trigger_that_cannot_be_read_says_nothing_about_events():
 
 def test_what_was_kept_before_can_be_read_and_declared_again_until_its_target_changes():
     old = http(MINIMAL_SCHEDULE["trigger"], body="{{payload")
-    kept = restore_schedule(old)
-    schedule = replace(stored(MINIMAL_SCHEDULE, created=NOW), declaration=kept)
-    assert declare_again(old, schedule, now=NOW) == kept
+    created = restore_schedule(old)
+    schedule = replace(stored(MINIMAL_SCHEDULE, created=NOW), declaration=created)
+    assert declare_again(old, schedule, now=NOW) == created
     with pytest.raises(InvalidSchedule, match=r"target\.body"):
         declare_again(http(MINIMAL_SCHEDULE["trigger"], body="{{payload.a"), schedule, now=NOW)
 

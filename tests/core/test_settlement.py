@@ -474,7 +474,7 @@ def test_a_delivery_whose_lease_was_lost_is_shown_from_its_row():
     assert gone == replace(expected, error="the process of node n1 was gone before it had ended")
 
 
-def test_a_row_that_does_not_tell_who_delivered_it_is_settled_all_the_same():
+def test_a_row_that_does_not_tell_who_delivered_it_is_settled_anyway():
     run = expired(node=None, started=None).run
     assert (run.node, run.started) == ("", at(112))
     lost = lost_run(replace(occurrence(scheduled(), at(100), at(100)), phase=Phase.DISPATCHING), now=at(112))

@@ -56,7 +56,7 @@ def test_an_old_one_is_refused_and_one_of_the_future_too(seconds):
         {"text": MADE[:-1] + ("0" if MADE[-1] != "0" else "1")},
     ],
 )
-def test_whatever_is_changed_breaks_it(changed):
+def test_any_change_breaks_it(changed):
     with pytest.raises(NotAllowed, match="the signature is wrong"):
         check(**changed)
 

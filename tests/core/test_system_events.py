@@ -36,9 +36,9 @@ def test_every_end_but_that_of_an_edit_is_reported():
 
 
 def test_a_failure_says_what_an_alert_needs():
-    told = of_occurrence(SystemEvent.FAILED, JOB, ended(detail='{"attempt": 3, "max_attempts": 3}'), run=run())
-    assert (told.event_type, told.source) == ("occurrence.failed", "noonmark")
-    assert told.payload == {
+    explanation = of_occurrence(SystemEvent.FAILED, JOB, ended(detail='{"attempt": 3, "max_attempts": 3}'), run=run())
+    assert (explanation.event_type, explanation.source) == ("occurrence.failed", "noonmark")
+    assert explanation.payload == {
         "occurrence_id": ended().id,
         "schedule_id": "schedule-of-job",
         "schedule_name": "nightly",
@@ -119,8 +119,8 @@ def test_a_gap_is_shown_with_its_count():
 
 
 def test_another_attempt_is_shown_with_its_time():
-    one = ended(Phase.PENDING, Reason.RETRY_SCHEDULED, due=NOW + MINUTE, first_due=NOW)
-    payload = of_occurrence(SystemEvent.RETRYING, JOB, one, run=run()).payload
+    occurrence = ended(Phase.PENDING, Reason.RETRY_SCHEDULED, due=NOW + MINUTE, first_due=NOW)
+    payload = of_occurrence(SystemEvent.RETRYING, JOB, occurrence, run=run()).payload
     assert (payload["retry_at"], payload["due_at"]) == ("2030-03-17T17:48:00Z", "2030-03-17T17:47:00Z")
 
 
@@ -133,8 +133,8 @@ def test_late_is_more_than_a_second(after, late):
     ("started", "waited_for", "seconds"), [(NOW + MINUTE, Reason.QUEUED, 60), (NOW + MINUTE, None, 60), (None, None, 0)]
 )
 def test_a_late_start_says_by_how_much(started, waited_for, seconds):
-    one = ended(Phase.DISPATCHING, None, started=started, attempt=1)
-    payload = of_occurrence(SystemEvent.STARTED_LATE, JOB, one, waited_for=waited_for).payload
+    occurrence = ended(Phase.DISPATCHING, None, started=started, attempt=1)
+    payload = of_occurrence(SystemEvent.STARTED_LATE, JOB, occurrence, waited_for=waited_for).payload
     assert (payload["late_seconds"], payload["waited_for"]) == (seconds, waited_for)
     assert (payload["reason"], payload["summary"]) == (None, SystemEvent.STARTED_LATE.sentence)
 

@@ -210,7 +210,7 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(headers={"A": 1}), "target.headers.A", "must be text", id="header number"),
         pytest.param(http(headers={"A": "1", "a": "2"}), "target.headers", "twice", id="header twice"),
         pytest.param(http(headers={f"A{n}": "" for n in range(101)}), "target.headers", "at most 100", id="headers"),
-        pytest.param(http(headers={"host": "x"}), "target.headers.host", "for the connection", id="host header"),
+        pytest.param(http(headers={"host": "x"}), "target.headers.host", "by the connection", id="host header"),
         pytest.param(http(headers={"Proxy-Auth": ""}), "target.headers.Proxy-Auth", "connection", id="proxy header"),
         pytest.param(http(headers={"Idempotency-Key": "x"}), "target.headers.Idempotency-Key", "already", id="own"),
         pytest.param(http(headers={"noonmark-x": ""}), "target.headers.noonmark-x", "already", id="own header"),
@@ -241,7 +241,7 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(http(expected_statuses=[]), "target.expected_statuses", "at least one", id="no statuses"),
         pytest.param(http(expected_statuses=200), "target.expected_statuses", "array", id="a status"),
         pytest.param(http(retry_statuses=[99]), "target.retry_statuses[0]", "100 to 599", id="low status"),
-        pytest.param(http(retry_statuses=[True]), "target.retry_statuses[0]", "whole number", id="true status"),
+        pytest.param(http(retry_statuses=[True]), "target.retry_statuses[0]", "an integer", id="true status"),
         pytest.param(http(retry_statuses=["6xx"]), "target.retry_statuses[0]", "such as 5xx", id="class of statuses"),
         pytest.param(
             http(completion_timeout_seconds=0.5), "target.completion_timeout_seconds", "1 to 2", id="no time to end"
@@ -275,12 +275,17 @@ def test_every_kind_is_in_the_message_when_the_kind_is_wrong():
         pytest.param(command(stdin="a" * 262_145), "target.stdin", "262,144", id="long stdin"),
         pytest.param(command(limits=[]), "target.limits", "object", id="limits a list"),
         pytest.param(command(limits={"memory_mb": 15}), "target.limits.memory_mb", "16", id="little memory"),
-        pytest.param(command(limits={"cpu_seconds": 0.5}), "target.limits.cpu_seconds", "whole", id="half a second"),
+        pytest.param(
+            command(limits={"cpu_seconds": 0.5}), "target.limits.cpu_seconds", "an integer", id="half a second"
+        ),
         pytest.param(command(limits={"nice": -1}), "target.limits.nice", "0", id="before others"),
         pytest.param(command(limits={"nice": 20}), "target.limits.nice", "19", id="too nice"),
         pytest.param(command(limits={"files": 1}), "target.limits.files", "unknown", id="limit unknown"),
         pytest.param(
-            {"target_kind": "workflow", "workflow_id": "w", "version": "3"}, "target.version", "whole", id="version"
+            {"target_kind": "workflow", "workflow_id": "w", "version": "3"},
+            "target.version",
+            "an integer",
+            id="version",
         ),
         pytest.param({"target_kind": "workflow", "workflow_id": "a b"}, "target.workflow_id", "1 to 128", id="blank"),
         pytest.param(
@@ -617,9 +622,9 @@ def test_lists_that_share_their_members_are_measured_as_they_would_be_written(do
 
 
 def test_thousands_of_unknown_fields_are_counted():
-    found = problems_of({"target_kind": "task", "query": "q", **{f"k{index}": 1 for index in range(100_000)}})
-    assert len(found) == 21
-    assert found[-1] == ("target", "has 99,980 more unknown fields")
+    problems = problems_of({"target_kind": "task", "query": "q", **{f"k{index}": 1 for index in range(100_000)}})
+    assert len(problems) == 21
+    assert problems[-1] == ("target", "has 99,980 more unknown fields")
 
 
 def test_the_digest_of_a_bundle_may_say_how_it_was_made():

@@ -40,7 +40,7 @@ def test_a_trigger_reads_as_its_document(trigger, text):
 
 @pytest.mark.parametrize("count", [-1, 2.5, "2", None, True])
 def test_fires_takes_a_count(count):
-    with pytest.raises(InvalidTrigger, match="whole number") as caught:
+    with pytest.raises(InvalidTrigger, match="integer") as caught:
         fires(CronTrigger("@daily"), NOW, count)
     assert caught.value.field == "count"
 

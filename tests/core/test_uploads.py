@@ -86,7 +86,7 @@ def test_names_that_look_alike_are_alike():
 
 
 @given(st.text(max_size=300))
-def test_whatever_is_let_through_stays_in_its_folder(text):
+def test_accepted_names_stay_in_their_folder(text):
     try:
         name = file_name(text)
     except ValueError:

@@ -101,8 +101,8 @@ def test_what_is_read_of_a_url(text, url):
 def test_an_invalid_url_is_refused_and_not_repeated(text, why):
     with pytest.raises(ValueError, match=why) as refused:
         parse_url(text)
-    told = str(refused.value)
-    assert not any(part in told for part in ("s3cr3t", "a.example", "0.0.1", "18394"))
+    message = str(refused.value)
+    assert not any(part in message for part in ("s3cr3t", "a.example", "0.0.1", "18394"))
 
 
 @pytest.mark.parametrize(

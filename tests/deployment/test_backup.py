@@ -105,7 +105,7 @@ def fences(server, database):
     return {one: int(fence) for one, fence in (row.split("|") for row in rows)}
 
 
-def as_told_by_whoever_runs_it(site, job_id):
+def as_its_environment_says(site, job_id):
     """How the node that is delivering a job's occurrence would write its end."""
     until(lambda: [one.phase for one in site.rows(job_id)] == [Phase.DISPATCHING])
     [row] = site.rows(job_id)
@@ -120,7 +120,7 @@ def test_a_restored_ledger_goes_on_from_what_it_knows(server):
         long, careful = old.declare("long"), old.declare("careful", delivery="at_most_once")
         old.scheduler.start()
         until(lambda: {"tick", "long", "careful"} <= {name for name, _ in old.calls} and len(old.times("tick")) > 3)
-        late_end = as_told_by_whoever_runs_it(old, long)
+        late_end = as_its_environment_says(old, long)
         due = old.now() + AHEAD
         greet = old.declare("greet", once(due), misfire={"type": "skip", "grace_seconds": GRACE})
         bill = old.declare("bill", once(due))
@@ -201,7 +201,7 @@ def test_no_one_from_before_can_write_once_the_fences_are_raised(server):
         long = old.declare("long")
         old.scheduler.start()
         until(lambda: old.times("long"))
-        late_end = as_told_by_whoever_runs_it(old, long)
+        late_end = as_its_environment_says(old, long)
         dump(server, "working")
         as_dumped, raised = restore(server, "working", "as_dumped"), restore(server, "working", "raised")
         server.sql(raising, "raised")

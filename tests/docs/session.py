@@ -31,15 +31,15 @@ LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 def steps(text):
     """The commands of a block, each with what is shown after it."""
-    found = []
+    collected = []
     for line in text.splitlines():
         if line.startswith("$ "):
-            found.append((line[2:], []))
+            collected.append((line[2:], []))
         elif line.startswith("> "):
-            found[-1] = (f"{found[-1][0]}\n{line[2:]}", [])
+            collected[-1] = (f"{collected[-1][0]}\n{line[2:]}", [])
         else:
-            found[-1][1].append(line)
-    return [(command, "\n".join(shown)) for command, shown in found]
+            collected[-1][1].append(line)
+    return [(command, "\n".join(shown)) for command, shown in collected]
 
 
 class Session:
@@ -115,9 +115,9 @@ class Session:
 
         def printed():
             text = self._screen.read_bytes()[start:].decode()
-            found = end.search(text)
+            match = end.search(text)
             told = OF_THE_SHELL.sub("", end.sub("", text))
             is_there = not command.endswith("&") or MATCHES(shown + "\n", told, LOOSELY)
-            return found and is_there and (told.strip(), found[1])
+            return match and is_there and (told.strip(), match[1])
 
         return eventually(printed)

@@ -41,12 +41,12 @@ def test_the_cron_service(server):
 def test_the_agent_scheduler(server):
     once = {"type": "once", "delay_seconds": 0}
     answer = server.client.post("/schedules", json={"trigger": once, "target": GREET})
-    one = answer.json()["schedule_id"]
-    assert (answer.status_code, answer.headers["Location"]) == (201, f"/schedules/{one}")
+    schedule_id = answer.json()["schedule_id"]
+    assert (answer.status_code, answer.headers["Location"]) == (201, f"/schedules/{schedule_id}")
     assert answer.headers["ETag"].startswith('"1-')
-    [occurrence] = server.client.get(f"/schedules/{one}/occurrences").json()["occurrences"]
+    [occurrence] = server.client.get(f"/schedules/{schedule_id}/occurrences").json()["occurrences"]
     server.client.post(f"/occurrences/{occurrence['occurrence_id']}/cancel")
-    assert server.client.get(f"/schedules/{one}").json()["phase"] == "completed"
+    assert server.client.get(f"/schedules/{schedule_id}").json()["phase"] == "completed"
 
 
 def test_the_task_scheduler(server):

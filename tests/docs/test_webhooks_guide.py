@@ -18,9 +18,9 @@ SERVER, RECEIVER = "http://127.0.0.1:8001", "http://127.0.0.1:9000"
 
 
 def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
+    with socket.socket() as connection:
+        connection.bind(("127.0.0.1", 0))
+        return connection.getsockname()[1]
 
 
 @contextmanager

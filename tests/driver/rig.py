@@ -200,14 +200,14 @@ class Rig:
         return lambda *args, **kwargs: run_inline(real(*args, **kwargs))
 
     def create(self, uid="uid-1", **changes):
-        made = factories.schedule(uid, **{"created": self.world.now} | changes)
-        assert self.store.store.create([first_plan(made, lookahead=self.timing.lookahead)]) == [True]
-        return made
+        schedule = factories.schedule(uid, **{"created": self.world.now} | changes)
+        assert self.store.store.create([first_plan(schedule, lookahead=self.timing.lookahead)]) == [True]
+        return schedule
 
     def add(self, of, key, after=0, **changes):
-        one = factories.occurrence(of, manual(key), nominal=self.world.now + after, **changes)
-        assert self.store.store.add([one]) == [True]
-        return one
+        occurrence = factories.occurrence(of, manual(key), nominal=self.world.now + after, **changes)
+        assert self.store.store.add([occurrence]) == [True]
+        return occurrence
 
     def row(self, one):
         return self.store.store.occurrence(one.id)

@@ -62,7 +62,7 @@ def rig():
 
 
 def test_nothing_is_decided_by_a_time_that_leapt_ahead(rig):
-    made = rig.create()
+    schedule = rig.create()
     once = rig.create("uid-2", trigger=OnceTrigger(from_micros(NOW + DAY_SECONDS * SECOND)))
     listener = rig.create("uid-3", trigger=EventTrigger("paid"))
     rig.advance(MINUTE)
@@ -88,13 +88,13 @@ def test_nothing_is_decided_by_a_time_that_leapt_ahead(rig):
     rig.match_once()
     assert [row.phase for row in rig.rows(listener)] == [Phase.PENDING]
     assert rig.node.now - NOW == MINUTE
-    assert [row.phase for row in rig.rows(made)] == [Phase.DISPATCHING]
+    assert [row.phase for row in rig.rows(schedule)] == [Phase.DISPATCHING]
     assert rig.kept(once).schedule.phase is SchedulePhase.ACTIVE
 
 
 def test_a_lease_that_ends_only_by_a_false_time_is_not_taken_and_its_node_not_lost(rig):
     other = Leaping(rig, node="node-b")
-    made = rig.create()
+    schedule = rig.create()
     rig.advance(MINUTE)
     other.reap_once()
     other.claim_once()
@@ -106,12 +106,12 @@ def test_a_lease_that_ends_only_by_a_false_time_is_not_taken_and_its_node_not_lo
     rig.leap_by(0)
     other.renew_once()
     assert rig.lead_once().lost == 0
-    [row] = rig.rows(made)
+    [row] = rig.rows(schedule)
     assert (row.phase, row.node, row.losses) == (Phase.DISPATCHING, "node-b", 0)
 
 
 def test_a_retry_is_due_by_the_time_that_is_believed(rig):
-    made = rig.create()
+    schedule = rig.create()
     rig.advance(MINUTE)
     rig.claim_once()
     rig.admit_once()
@@ -120,12 +120,12 @@ def test_a_retry_is_due_by_the_time_that_is_believed(rig):
     [given] = rig.target.given
     rig.target.end(given)
     rig.settle_once()
-    [run] = rig.store.runs(made.uid)
+    [run] = rig.store.runs(schedule.uid)
     assert (run.started, run.ended) == (NOW + MINUTE, NOW + MINUTE)
 
 
 def test_after_a_lease_the_time_is_taken_for_right_but_nothing_is_pruned_for_an_hour(rig):
-    made = rig.create()
+    schedule = rig.create()
     rig.leap_by(YEARS)
     rig.renew_once()
     rig.advance(LEASE - 1)
@@ -135,7 +135,7 @@ def test_after_a_lease_the_time_is_taken_for_right_but_nothing_is_pruned_for_an_
     rig.renew_once()
     assert not rig.node.is_in_doubt
     assert rig.plan_once().planned == 1
-    assert rig.rows(made)[-1].phase is Phase.MISFIRED
+    assert rig.rows(schedule)[-1].phase is Phase.MISFIRED
     rig.lead_once()
     assert rig.prune_once() == PruneReport()
     rig.advance(HOUR)
@@ -177,15 +177,15 @@ def stored(request, tmp_path):
 def test_an_edit_after_a_short_leap_starts_nothing_that_is_counted_as_missed(stored):
     """A leap of minutes is believed at once, and is not rewound: what it has closed stays closed."""
     rig = stored
-    made = rig.create()
+    schedule = rig.create()
     rig.advance(MINUTE - SECOND)
     assert rig.claim_once() == ClaimReport(claimed=1)
     rig.leap_by(10 * MINUTE)
-    renamed = replace(made.declaration, name="Edited by a clock that is ahead")
-    schedule_edits.edit(rig.store, made.uid, renamed, lookahead=rig.timing.lookahead)
+    renamed = replace(schedule.declaration, name="Edited by a clock that is ahead")
+    schedule_edits.edit(rig.store, schedule.uid, renamed, lookahead=rig.timing.lookahead)
     rig.leap_by(0)
     extended = replace(renamed, horizon=Horizon(occurrences=2))
-    schedule_edits.edit(rig.store, made.uid, extended, lookahead=rig.timing.lookahead)
+    schedule_edits.edit(rig.store, schedule.uid, extended, lookahead=rig.timing.lookahead)
     for _ in range(13):
         rig.advance(MINUTE)
         rig.renew_once()
@@ -195,7 +195,7 @@ def test_an_edit_after_a_short_leap_starts_nothing_that_is_counted_as_missed(sto
         for given in [one for one in rig.target.given if not one.is_closed]:
             rig.target.end(given)
         rig.settle_once()
-    past = [row for row in rig.rows(made) if row.nominal <= rig.world.now]
+    past = [row for row in rig.rows(schedule) if row.nominal <= rig.world.now]
     [gap] = [row for row in past if row.missed_count]
     started = {(row.nominal - NOW) // MINUTE for row in past if row.attempt}
     missed = set(range((gap.missed_first - NOW) // MINUTE, (gap.missed_last - NOW) // MINUTE + 1))
@@ -206,14 +206,14 @@ def test_an_edit_after_a_short_leap_starts_nothing_that_is_counted_as_missed(sto
 
 class TestStarting:
     def test_a_node_that_starts_while_the_clock_is_wrong_does_nothing(self, rig):
-        made = rig.create()
+        schedule = rig.create()
         rig.leap_by(YEARS)
         other = Leaping(rig, node="node-b", keep_for=DAY_SECONDS * SECOND)
         assert other.lead_once() == LeadReport()
         assert other.plan_once() == PlanReport()
         other.reap_once()
         assert rig.store.newest_time() == NOW, "it leaves no time behind that others would go by"
-        assert [row.phase for row in rig.rows(made)] == [Phase.PENDING]
+        assert [row.phase for row in rig.rows(schedule)] == [Phase.PENDING]
         rig.leap_by(0)
         other.advance(MINUTE)
         assert other.claim_once().claimed == 1
@@ -247,11 +247,11 @@ class TestStarting:
         assert other.prune_once() == PruneReport(notes=1)
 
     def test_one_that_was_down_overnight_goes_on_at_once(self, rig):
-        made = rig.create()
+        schedule = rig.create()
         rig.advance(8 * HOUR)
         other = Leaping(rig, node="node-b")
         assert other.plan_once().planned == 1
-        assert rig.rows(made)[-1].phase is Phase.MISFIRED
+        assert rig.rows(schedule)[-1].phase is Phase.MISFIRED
 
 
 class TestRewinding:
@@ -264,7 +264,7 @@ class TestRewinding:
         rig.leap_by(0)
 
     def test_what_was_planned_ahead_is_planned_anew_by_the_node_that_saw_it(self, rig, caplog):
-        made = rig.create()
+        schedule = rig.create()
         self.believed(rig)
         rig.advance(2 * MINUTE)
         rig.renew_once()
@@ -277,10 +277,10 @@ class TestRewinding:
         assert report.rewound == 1
         assert not rig.node.must_rewind
         assert "planning it again from" in caplog.text
-        pending, gap = rig.rows(made)
+        pending, gap = rig.rows(schedule)
         assert (pending.phase, pending.nominal) == (Phase.PENDING, NOW + 3 * MINUTE)
         assert (gap.phase, gap.reason, gap.missed_count) == (Phase.MISFIRED, Reason.LATE, 2)
-        assert rig.kept(made).counters.missed == 2
+        assert rig.kept(schedule).counters.missed == 2
         assert rig.rewind_once() == RewindReport()
 
     def test_or_by_any_other_that_finds_what_the_store_remembers(self, rig):
@@ -294,14 +294,14 @@ class TestRewinding:
         assert rig.store.newest_time() <= rig.world.now
 
     def test_a_node_whose_own_clock_is_behind_does_not_take_the_others_for_ahead(self, rig):
-        made = rig.create()
+        schedule = rig.create()
         self.believed(rig)
         other = Leaping(rig, node="node-b")
         for _ in range(4):
             assert other.rewind_once() == RewindReport()
             other.advance(LEASE)
             rig.store.beat(Heartbeat(node="right", lease=LEASE), now=rig.world.now + YEARS)
-        assert rig.kept(made).counters.missed > 2
+        assert rig.kept(schedule).counters.missed > 2
 
     def test_more_than_fit_in_a_page_are_all_looked_at(self):
         rig = Leaping(batch=2)

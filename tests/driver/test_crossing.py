@@ -46,13 +46,13 @@ def taken_and_given_back(rig):
 
 def test_a_lease_that_was_lost_and_taken_anew_meanwhile_is_kept():
     rig = Rig(lookahead=MINUTE)
-    one = rig.add(quiet(rig), "one", MINUTE)
+    occurrence = rig.add(quiet(rig), "one", MINUTE)
     assert rig.claim_once().claimed == 1
     taken_and_given_back(rig)
     rig.store.afterwards("renew", rig.claim_once)
     rig.renew_once()
-    assert rig.node.held[one.id].occurrence.fence == rig.row(one).fence
-    assert rig.row(one).phase is Phase.CLAIMED
+    assert rig.node.held[occurrence.id].occurrence.fence == rig.row(occurrence).fence
+    assert rig.row(occurrence).phase is Phase.CLAIMED
 
 
 def test_a_lease_that_ended_with_its_run_was_not_lost(rig):
@@ -74,8 +74,8 @@ def test_a_caller_learns_of_an_end_after_a_lost_lease_when_it_is_written(rig):
 
 
 def test_a_request_to_stop_is_for_the_delivery_it_was_made_of(rig):
-    made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
-    first = rig.started(made)
+    schedule = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
+    first = rig.started(schedule)
 
     def try_again():
         rig.target.end(first, Outcome.FAILED)
@@ -111,38 +111,38 @@ def test_the_end_of_a_delivery_that_was_lost_leaves_the_new_one_alone(rig):
 
 
 def test_what_was_asked_for_and_is_lost_to_an_edit_is_given_back_at_once(rig):
-    made = quiet(rig)
-    one = rig.add(made, "one")
+    schedule = quiet(rig)
+    occurrence = rig.add(schedule, "one")
     rig.claim_once()
-    rig.store.meanwhile("admit", other_arguments(rig, made))
+    rig.store.meanwhile("admit", other_arguments(rig, schedule))
     assert rig.admit_once() == AdmitReport(lost=1)
-    assert rig.row(one).phase is Phase.PENDING
+    assert rig.row(occurrence).phase is Phase.PENDING
 
 
 def test_an_orphan_that_is_edited_meanwhile_is_given_back_at_once(rig):
-    made = quiet(rig)
-    one = rig.add(made, "one")
+    schedule = quiet(rig)
+    occurrence = rig.add(schedule, "one")
     rig.target.offered = ["function:other"]
     rig.advance(10 * MINUTE)
-    rig.store.meanwhile("admit", other_arguments(rig, made))
+    rig.store.meanwhile("admit", other_arguments(rig, schedule))
     assert rig.reap_once().orphans == 0
-    assert rig.row(one).phase is Phase.PENDING
+    assert rig.row(occurrence).phase is Phase.PENDING
 
 
 def test_a_run_that_is_replaced_asks_no_other_to_stop(rig):
     bystander = rig.started(quiet(rig, uid="other"))
-    made = quiet(rig, overlap_policy=overlap.CancelRunning())
-    holder = rig.started(made, "first")
-    rig.add(made, "second")
+    schedule = quiet(rig, overlap_policy=overlap.CancelRunning())
+    holder = rig.started(schedule, "first")
+    rig.add(schedule, "second")
     rig.claim_once()
     assert rig.admit_once() == AdmitReport(waiting=1)
     assert (holder.stop_reason, bystander.stop_reason) == (Reason.REPLACED, None)
 
 
 def test_a_queued_occurrence_asks_no_run_to_stop(rig):
-    made = quiet(rig, overlap_policy=overlap.Queue())
-    holder = rig.started(made, "first")
-    rig.add(made, "second")
+    schedule = quiet(rig, overlap_policy=overlap.Queue())
+    holder = rig.started(schedule, "first")
+    rig.add(schedule, "second")
     rig.claim_once()
     assert rig.admit_once() == AdmitReport(waiting=1)
     assert holder.stop_reason is None
@@ -157,19 +157,19 @@ def test_a_run_that_knows_that_it_should_stop_need_not_be_told_again(rig):
 
 
 def test_what_is_handed_back_had_begun_when_it_began(rig):
-    made = quiet(rig)
-    running = rig.started(made)
+    schedule = quiet(rig)
+    running = rig.started(schedule)
     running.started = began = rig.world.now
     rig.advance(SECOND)
     assert rig.driver.hand_back() == 1
     rig.settle_once()
-    [run] = rig.runs(made)
+    [run] = rig.runs(schedule)
     assert (run.started, run.ended) == (began, rig.world.now)
 
 
 def test_an_end_is_kept_when_the_store_goes_away_just_after_it_made_no_sense_of_another(rig):
-    made = quiet(rig)
-    sound, spoiled = rig.started(made, "sound"), rig.started(made, "spoiled")
+    schedule = quiet(rig)
+    sound, spoiled = rig.started(schedule, "sound"), rig.started(schedule, "spoiled")
     for one in (sound, spoiled):
         rig.target.end(one)
     rig.store.spoiled = spoiled.occurrence.id
@@ -191,8 +191,8 @@ def test_an_end_is_kept_when_the_store_goes_away_just_after_it_made_no_sense_of_
     ],
 )
 def test_an_end_says_whether_somebody_may_have_waited_for_it(rig, changes, caught_up, frees):
-    made = quiet(rig, **changes)
-    rig.add(made, "one", caught_up=caught_up)
+    schedule = quiet(rig, **changes)
+    rig.add(schedule, "one", caught_up=caught_up)
     rig.claim_once()
     rig.admit_once()
     rig.target.end(rig.target.given[-1])
@@ -211,8 +211,8 @@ def test_a_full_batch_of_forgotten_events_asks_for_more():
 
 
 def test_a_store_that_is_away_keeps_what_it_was_told_in_order(rig):
-    made = quiet(rig)
-    given = [rig.started(made, key) for key in ("a", "b", "c")]
+    schedule = quiet(rig)
+    given = [rig.started(schedule, key) for key in ("a", "b", "c")]
     for one in given:
         rig.target.end(one)
     rig.store.fail("settle")

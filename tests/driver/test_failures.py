@@ -21,9 +21,9 @@ def rig():
 
 
 def claimed(rig, **changes):
-    one = rig.add(rig.create(**QUIET | changes), "one")
+    occurrence = rig.add(rig.create(**QUIET | changes), "one")
     rig.claim_once()
-    return one
+    return occurrence
 
 
 def test_a_claim_that_was_not_written_is_made_again(rig):
@@ -36,7 +36,7 @@ def test_a_claim_that_was_not_written_is_made_again(rig):
 
 
 def test_a_claim_whose_answer_is_lost_comes_back_with_the_end_of_its_lease(rig):
-    one = rig.add(rig.create(**QUIET), "one")
+    occurrence = rig.add(rig.create(**QUIET), "one")
     rig.store.fail("claim", after=True)
     with pytest.raises(StoreUnavailable):
         rig.claim_once()
@@ -44,21 +44,21 @@ def test_a_claim_whose_answer_is_lost_comes_back_with_the_end_of_its_lease(rig):
     rig.advance(rig.timing.lease)
     assert rig.claim_once() == ClaimReport(claimed=1)
     assert rig.admit_once() == AdmitReport(started=1, late=1)
-    assert rig.row(one).losses == 0  # it had not been delivered
+    assert rig.row(occurrence).losses == 0  # it had not been delivered
 
 
 def test_a_start_that_was_not_written_is_decided_again(rig):
-    one = claimed(rig)
+    claim = claimed(rig)
     rig.store.fail("admit")
     with pytest.raises(StoreUnavailable):
         rig.admit_once()
     assert rig.target.given == []
     assert rig.node.load == 1
     assert rig.admit_once() == AdmitReport(started=1)
-    assert rig.row(one).phase is Phase.DISPATCHING
+    assert rig.row(claim).phase is Phase.DISPATCHING
 
 
-def test_a_start_whose_answer_comes_after_its_lease_begins_if_nobody_has_taken_it_over(rig):
+def test_a_start_whose_answer_comes_after_its_lease_begins_if_no_node_has_taken_it_over(rig):
     claimed(rig)
     rig.store.afterwards("admit", lambda: wait(rig))
     rig.admit_once()
@@ -67,7 +67,7 @@ def test_a_start_whose_answer_comes_after_its_lease_begins_if_nobody_has_taken_i
 
 
 def test_a_start_whose_answer_comes_when_another_node_has_it_does_not_begin(rig):
-    one = claimed(rig)
+    claim = claimed(rig)
     other = Rig(rig, node="node-b")
 
     def take_over():
@@ -78,12 +78,12 @@ def test_a_start_whose_answer_comes_when_another_node_has_it_does_not_begin(rig)
     rig.admit_once()
     assert rig.target.given == []
     assert rig.settle_once() == SettleReport(lost=1)
-    assert rig.row(one).node == other.node.id
+    assert rig.row(claim).node == other.node.id
 
 
 @pytest.mark.parametrize("problem", ["late", "gone"])
 def test_a_start_of_which_nobody_knows_whether_it_is_held_is_handed_back(rig, problem):
-    one = claimed(rig)
+    claim = claimed(rig)
     rig.store.afterwards("admit", lambda: wait(rig))
     if problem == "late":
         rig.store.afterwards("renew", lambda: wait(rig))
@@ -92,7 +92,7 @@ def test_a_start_of_which_nobody_knows_whether_it_is_held_is_handed_back(rig, pr
     rig.admit_once()
     assert rig.target.given == []
     assert rig.settle_once().settled == 1
-    assert (rig.row(one).phase, rig.row(one).attempt) == (Phase.PENDING, 0)
+    assert (rig.row(claim).phase, rig.row(claim).attempt) == (Phase.PENDING, 0)
     rig.claim_once()
     assert rig.admit_once() == AdmitReport(started=1, late=1)
 
@@ -102,7 +102,7 @@ def wait(rig):
 
 
 def test_a_start_whose_answer_is_lost_is_asked_about_again(rig):
-    one = claimed(rig)
+    claim = claimed(rig)
     rig.store.fail("admit", after=True)
     with pytest.raises(StoreUnavailable):
         rig.admit_once()
@@ -110,11 +110,11 @@ def test_a_start_whose_answer_is_lost_is_asked_about_again(rig):
     assert rig.admit_once() == AdmitReport(started=1)
     [assignment] = rig.target.given
     assert assignment.occurrence.attempt == 1
-    assert (rig.row(one).phase, rig.row(one).losses) == (Phase.DISPATCHING, 0)
+    assert (rig.row(claim).phase, rig.row(claim).losses) == (Phase.DISPATCHING, 0)
 
 
 def test_a_start_whose_answer_is_lost_is_not_begun_after_its_lease(rig):
-    one = claimed(rig)
+    claim = claimed(rig)
     rig.store.fail("admit", after=True)
     with pytest.raises(StoreUnavailable):
         rig.admit_once()
@@ -122,14 +122,14 @@ def test_a_start_whose_answer_is_lost_is_not_begun_after_its_lease(rig):
     assert rig.claim_once() == ClaimReport(claimed=1)
     assert rig.admit_once() == AdmitReport(started=1, late=1)
     [assignment] = rig.target.given
-    assert assignment.occurrence.fence == rig.row(one).fence
-    assert rig.row(one).losses == 1
+    assert assignment.occurrence.fence == rig.row(claim).fence
+    assert rig.row(claim).losses == 1
 
 
 def test_a_refusal_that_was_not_written_is_decided_again(rig):
-    made = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
-    rig.started(made, "first")
-    second = rig.add(made, "second")
+    schedule = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
+    rig.started(schedule, "first")
+    second = rig.add(schedule, "second")
     rig.claim_once()
 
     def fail_the_next():
@@ -142,11 +142,11 @@ def test_a_refusal_that_was_not_written_is_decided_again(rig):
     assert rig.row(second).phase is Phase.SKIPPED
 
 
-def test_a_claim_that_was_lost_and_cannot_be_given_back_keeps_nobody_else_waiting(rig):
-    made = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
-    rig.started(made, "first")
-    second = rig.add(made, "second")
-    third = rig.add(made, "third")
+def test_a_claim_that_was_lost_and_cannot_be_given_back_delays_no_others(rig):
+    schedule = rig.create(**QUIET | {"overlap_policy": overlap.Skip()})
+    rig.started(schedule, "first")
+    second = rig.add(schedule, "second")
+    third = rig.add(schedule, "third")
     rig.claim_once()
 
     def take_second_away():
@@ -161,8 +161,8 @@ def test_a_claim_that_was_lost_and_cannot_be_given_back_keeps_nobody_else_waitin
 
 
 def test_an_end_that_was_not_written_is_written_later(rig):
-    made = rig.create(**QUIET)
-    assignment = rig.started(made)
+    schedule = rig.create(**QUIET)
+    assignment = rig.started(schedule)
     rig.target.end(assignment, result="done")
     rig.store.fail("settle", times=2)
     for _ in range(2):
@@ -170,26 +170,26 @@ def test_an_end_that_was_not_written_is_written_later(rig):
             rig.settle_once()
         assert rig.node.load == 1
     assert rig.settle_once() == SettleReport(settled=1)
-    assert [run.result for run in rig.runs(made)] == ["done"]
+    assert [run.result for run in rig.runs(schedule)] == ["done"]
 
 
 def test_an_end_whose_answer_is_lost_is_written_once(rig):
-    made = rig.create(**QUIET)
-    assignment = rig.started(made)
+    schedule = rig.create(**QUIET)
+    assignment = rig.started(schedule)
     rig.target.end(assignment)
     rig.store.fail("settle", after=True)
     with pytest.raises(StoreUnavailable):
         rig.settle_once()
     assert rig.settle_once() == SettleReport(lost=1)
     assert rig.row(assignment.occurrence).phase is Phase.COMPLETED
-    assert len(rig.runs(made)) == 1
+    assert len(rig.runs(schedule)) == 1
     assert rig.node.load == 0
 
 
 def test_ends_keep_their_order_over_a_failure(rig):
-    made = rig.create(**QUIET)
+    schedule = rig.create(**QUIET)
     for number in range(3):
-        rig.add(made, str(number))
+        rig.add(schedule, str(number))
     rig.claim_once()
     rig.admit_once()
     for assignment in rig.target.given:
@@ -210,13 +210,13 @@ def test_a_renewal_that_fails_loses_nothing(rig):
 
 
 def test_claims_that_could_not_be_given_back_are_given_back_later(rig):
-    one = rig.add(rig.create(**QUIET), "one", SECOND)
+    occurrence = rig.add(rig.create(**QUIET), "one", SECOND)
     rig.claim_once()
     rig.store.fail("release")
     with pytest.raises(StoreUnavailable):
         rig.release()
     assert rig.release() == 1
-    assert rig.row(one).phase is Phase.PENDING
+    assert rig.row(occurrence).phase is Phase.PENDING
 
 
 def test_a_plan_that_was_not_written_is_made_again(rig):
@@ -229,21 +229,21 @@ def test_a_plan_that_was_not_written_is_made_again(rig):
 
 
 def test_a_plan_whose_answer_is_lost_is_not_made_twice(rig):
-    made = rig.create()
+    schedule = rig.create()
     rig.advance(60 * SECOND)
     rig.store.fail("commit_plans", after=True)
     with pytest.raises(StoreUnavailable):
         rig.plan_once()
-    before = rig.rows(made)
+    before = rig.rows(schedule)
     assert rig.plan_once().planned == 0
-    assert rig.rows(made) == before
+    assert rig.rows(schedule) == before
 
 
 class TestOneThatMakesNoSense:
     @pytest.fixture
     def two(self, rig):
-        made = rig.create(**QUIET)
-        return rig.add(made, "sound"), rig.add(made, "spoiled")
+        schedule = rig.create(**QUIET)
+        return rig.add(schedule, "sound"), rig.add(schedule, "spoiled")
 
     def test_its_start_does_not_block_other_starts(self, rig, two):
         sound, rig.store.spoiled = two[0], two[1].id
@@ -263,7 +263,7 @@ class TestOneThatMakesNoSense:
         assert rig.row(sound).phase is Phase.COMPLETED
         assert rig.settle_once() == SettleReport()
 
-    def test_its_lease_costs_nobody_else_theirs(self, rig, two):
+    def test_its_lease_does_not_cost_others_theirs(self, rig, two):
         sound, rig.store.spoiled = two[0], two[1].id
         rig.claim_once()
         assert rig.renew_once() == RenewReport(renewed=1, lost=1)
@@ -289,7 +289,7 @@ def test_a_schedule_that_cannot_be_planned_is_set_aside_and_the_others_are_plann
     ]
 
 
-def test_a_plan_that_the_store_cannot_write_keeps_nobody_from_theirs(rig):
+def test_a_plan_that_the_store_cannot_write_does_not_delay_others(rig):
     broken, sound = rig.create("broken"), rig.create("sound")
     rig.advance(MINUTE)
     rig.store.spoiled = broken.uid

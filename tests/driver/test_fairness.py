@@ -143,8 +143,8 @@ def test_owners_who_wait_for_the_last_places_have_them_in_turn(rigs):
     while round_of(rig):
         pass
     others = [owned(rig, f"user-{number}-") for number in range(12)]
-    for one in others:
-        burst(rig, one, 3)
+    for other in others:
+        burst(rig, other, 3)
     served = []
     for _ in range(3):
         given = round_of(rig)
@@ -161,8 +161,8 @@ def test_a_run_that_somebody_waits_for_finds_a_place_on_a_full_node():
     burst(rig, ada, 20)
     while round_of(rig):
         pass
-    asked = rig.add(ada, "asked")
-    assert rig.claim_once(only=asked.id) == ClaimReport(claimed=1)
+    occurrence = rig.add(ada, "asked")
+    assert rig.claim_once(only=occurrence.id) == ClaimReport(claimed=1)
 
 
 def test_one_owner_alone_is_asked_about_once_more_for_each_full_batch_and_never_besides():

@@ -42,14 +42,14 @@ def nodes(rig):
 
 def with_history(rig, key="old"):
     """Something to forget."""
-    made = rig.create(key, trigger=EventTrigger("seen"))
-    rig.target.end(rig.started(made, key))
+    schedule = rig.create(key, trigger=EventTrigger("seen"))
+    rig.target.end(rig.started(schedule, key))
     assert rig.settle_once().settled == 1
     rig.advance(1)
-    return made
+    return schedule
 
 
-def test_a_node_tells_what_it_is(rig):
+def test_a_heartbeat_describes_the_node(rig):
     rig.advance(SECOND)
     rig.reap_once()
     rig.started(rig.create(trigger=EventTrigger("seen")))
@@ -76,14 +76,14 @@ def test_the_first_leads_and_the_second_is_told_who_does(rig, caplog):
 
 def test_only_the_leader_forgets(rig):
     other = another(rig)
-    made = with_history(rig)
+    schedule = with_history(rig)
     assert rig.prune_once() == other.prune_once() == PruneReport()
     rig.lead_once()
     other.lead_once()
     assert other.prune_once() == PruneReport()
     assert rig.store.calls["prune"] == 0
     assert rig.prune_once() == PruneReport(forgotten=1)
-    assert rig.rows(made) == []
+    assert rig.rows(schedule) == []
 
 
 def test_a_leader_renews_in_time_and_emits_no_event(rig):
@@ -127,8 +127,8 @@ def test_a_leader_whose_lease_ran_out_leads_again_under_a_new_term(rig):
 
 def test_two_that_forget_at_once_do_no_harm(rig):
     other = another(rig)
-    made = with_history(rig)
-    kept = rig.add(made, "live", 3_600 * SECOND)
+    schedule = with_history(rig)
+    occurrence = rig.add(schedule, "live", 3_600 * SECOND)
     rig.lead_once()
 
     def freeze():
@@ -139,8 +139,8 @@ def test_two_that_forget_at_once_do_no_harm(rig):
 
     rig.store.meanwhile("prune", freeze)
     assert rig.prune_once() == PruneReport()
-    assert [row.id for row in rig.rows(made)] == [kept.id]
-    assert rig.store.find("acme", made.schedule_id).counters.total == 1
+    assert [row.id for row in rig.rows(schedule)] == [occurrence.id]
+    assert rig.store.find("acme", schedule.schedule_id).counters.total == 1
 
 
 def test_a_lead_whose_answer_is_lost_is_kept(rig):

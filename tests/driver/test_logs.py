@@ -63,10 +63,10 @@ def test_one_missed_fire_is_shown_with_one_time(kit, caplog):
 def test_skips_behind_a_run_that_hangs_are_a_warning_per_hour(caplog):
     caplog.set_level(logging.INFO, "noonmark")
     rig = Rig(lease=86_400 * SECOND)
-    made = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
-    hung = rig.started(made).occurrence
+    schedule = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
+    hung = rig.started(schedule).occurrence
     for number in range(4):
-        later = factories.occurrence(made, event(f"e-{number}"), nominal=rig.world.now)
+        later = factories.occurrence(schedule, event(f"e-{number}"), nominal=rig.world.now)
         assert rig.store.store.add([later]) == [True]
         rig.claim_once()
         rig.admit_once()
@@ -80,9 +80,9 @@ def test_skips_behind_a_run_that_hangs_are_a_warning_per_hour(caplog):
 def test_a_run_now_that_is_refused_is_not_a_warning(caplog):
     caplog.set_level(logging.INFO, "noonmark")
     rig = Rig()
-    made = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
-    rig.started(made)
-    rig.add(made, "by-hand")
+    schedule = rig.create(schedule_id="slow", trigger=EventTrigger("seen"))
+    rig.started(schedule)
+    rig.add(schedule, "by-hand")
     rig.claim_once()
     rig.admit_once()
     assert said(caplog, logging.WARNING) == []
@@ -146,8 +146,8 @@ def test_a_failed_run_is_shown_with_its_attempt_and_what_follows(kit, caplog):
 
 def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(caplog):
     rig = Rig(routes=("http",))
-    made = rig.create(trigger=EventTrigger("seen"), target=HttpTarget(url="https://a.example/"))
-    refused = rig.started(made)
+    schedule = rig.create(trigger=EventTrigger("seen"), target=HttpTarget(url="https://a.example/"))
+    refused = rig.started(schedule)
     rig.target.end(refused, Outcome.DELIVERY_FAILED, error="MARK", own_words="it is far away")
     rig.settle_once()
     [line] = said(caplog, logging.ERROR)
@@ -157,10 +157,10 @@ def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(ca
 
 def test_a_target_that_no_node_serves_is_shown_once_per_schedule_and_hour(caplog):
     rig = Rig(routes=["function:other"])
-    made = rig.create(schedule_id="typo", misfire_policy=misfire.CatchUpAll())
+    schedule = rig.create(schedule_id="typo", misfire_policy=misfire.CatchUpAll())
     rig.reap_once()
     for number in range(3):
-        rig.add(made, f"run-{number}")
+        rig.add(schedule, f"run-{number}")
         rig.advance((61 if number < 2 else 3_600) * SECOND)
         rig.reap_once()
     first, second = said(caplog, logging.WARNING)
@@ -181,8 +181,8 @@ def test_a_gap_that_no_node_could_serve_is_shown_as_such(caplog):
 
 def test_a_run_that_must_not_be_repeated_after_its_node_was_lost_is_an_error(caplog):
     rig = Rig()
-    made = rig.create(schedule_id="once", trigger=EventTrigger("seen"), delivery=Delivery.AT_MOST_ONCE)
-    lost = rig.started(made).occurrence
+    schedule = rig.create(schedule_id="once", trigger=EventTrigger("seen"), delivery=Delivery.AT_MOST_ONCE)
+    lost = rig.started(schedule).occurrence
     other = Rig(rig, node="node-b")
     other.advance(60 * SECOND)
     other.claim_once()
@@ -193,8 +193,8 @@ def test_a_run_that_must_not_be_repeated_after_its_node_was_lost_is_an_error(cap
 
 def test_work_that_was_accepted_and_never_ended_is_an_error(caplog):
     rig = Rig()
-    made = rig.create(schedule_id="away", trigger=EventTrigger("seen"))
-    begun = rig.started(made)
+    schedule = rig.create(schedule_id="away", trigger=EventTrigger("seen"))
+    begun = rig.started(schedule)
     begun.is_closed = True
     rig.driver.report(begun, Accepted(started=NOW, accepted=NOW, deadline=NOW + 60 * SECOND))
     rig.settle_once()

@@ -119,14 +119,14 @@ class Place:
 
     def create(self, uid="uid-1", **changes):
         quiet = {"trigger": EventTrigger("seen"), "overlap_policy": overlap.Allow(), "created": self.system.micros()}
-        made = factories.schedule(uid, **quiet | changes)
-        assert self.store.store.create([first_plan(made, lookahead=0)]) == [True]
-        return made
+        schedule = factories.schedule(uid, **quiet | changes)
+        assert self.store.store.create([first_plan(schedule, lookahead=0)]) == [True]
+        return schedule
 
     def add(self, of, key, after=0, origin=None):
-        one = factories.occurrence(of, origin or manual(key), nominal=self.system.micros() + after)
-        assert self.store.store.add([one]) == [True]
-        return one
+        occurrence = factories.occurrence(of, origin or manual(key), nominal=self.system.micros() + after)
+        assert self.store.store.add([occurrence]) == [True]
+        return occurrence
 
     def row(self, one):
         return self.store.store.occurrence(one.id)
@@ -163,11 +163,11 @@ def impatient(monkeypatch):
 def test_it_runs_what_is_due_and_writes_its_end():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running():
-            place.target.end(await place.started(one))
+            place.target.end(await place.started(occurrence))
             await place.sink.until_kind(driver_events.Settled)
-        assert place.row(one).phase is Phase.COMPLETED
+        assert place.row(occurrence).phase is Phase.COMPLETED
         kinds = place.sink.kinds()
         assert kinds[0] == "NodeStarted"
         assert kinds[-1] == "NodeStopped"
@@ -185,15 +185,15 @@ def test_ends_that_nothing_waits_for_are_written_together(monkeypatch):
 
     async def story():
         place = Place(store=Blocking(MemoryStore(SystemClock().micros)))
-        made = place.create(trigger=IntervalTrigger(3_600))
-        fires = [place.add(made, f"{n}", origin=TRIGGER, after=n) for n in range(4)]
-        run = place.add(made, "by hand")
+        schedule = place.create(trigger=IntervalTrigger(3_600))
+        fires = [place.add(schedule, f"{n}", origin=TRIGGER, after=n) for n in range(4)]
+        run = place.add(schedule, "by hand")
         async with place.running():
             first, *others = [await place.started(one) for one in (*fires, run)]
             place.target.end(first)
             await place.sink.until_kind(driver_events.Settled)
-            for one in others[:-1]:
-                place.target.end(one)
+            for other in others[:-1]:
+                place.target.end(other)
             assert place.store.calls["settle"] == 1
             place.target.end(others[-1])
             await place.sink.until_kind(driver_events.Settled, 5)
@@ -208,8 +208,8 @@ def test_many_ends_are_written_at_once(monkeypatch):
 
     async def story():
         place = Place(store=Blocking(MemoryStore(SystemClock().micros)))
-        made = place.create(trigger=IntervalTrigger(3_600))
-        fires = [place.add(made, f"{n}", origin=TRIGGER, after=n) for n in range(6)]
+        schedule = place.create(trigger=IntervalTrigger(3_600))
+        fires = [place.add(schedule, f"{n}", origin=TRIGGER, after=n) for n in range(6)]
         async with place.running() as loop:
             given = [await place.started(one) for one in fires]
             place.target.end(given[0])
@@ -229,13 +229,13 @@ def test_many_ends_are_written_at_once(monkeypatch):
 def test_an_event_runs_what_waits_for_it():
     async def story():
         place = Place(lookahead=0)
-        made = place.create()
+        schedule = place.create()
         async with place.running() as loop:
             for name in ("a", "b"):
                 place.store.store.emit("acme", [Event(event_type="seen", emitted=0, event_id=name)])
                 loop.wake()
                 await place.sink.until(lambda told, of=f"event:{name}": of in begun(told))
-        assert [one.origin for one in place.store.store.occurrences(made.uid)] == ["event:b", "event:a"]
+        assert [one.origin for one in place.store.store.occurrences(schedule.uid)] == ["event:b", "event:a"]
 
     def begun(told):
         return [one.occurrence.origin for one in told if isinstance(one, driver_events.Started)]
@@ -246,10 +246,10 @@ def test_an_event_runs_what_waits_for_it():
 def test_it_wakes_for_something_new_that_is_due_earlier():
     async def story():
         place = Place()
-        made = place.create()
-        place.add(made, "far", HOUR)
+        schedule = place.create()
+        place.add(schedule, "far", HOUR)
         async with place.running() as loop:
-            early = place.add(made, "early")
+            early = place.add(schedule, "early")
             loop.wake(early.due)
             await place.started(early)
 
@@ -275,13 +275,13 @@ def test_what_comes_later_than_what_it_waits_for_does_not_wake_it():
 def test_what_comes_while_it_looks_is_not_overlooked():
     async def story():
         place = Place()
-        made = place.create()
+        schedule = place.create()
         rung = []
         async with place.running() as loop:
 
             def add():
                 # The answer of the store is on its way, and does not know of this one.
-                loop.wake(place.add(made, "new", HOUR).due)
+                loop.wake(place.add(schedule, "new", HOUR).due)
                 rung.append(loop._claim._is_set)
 
             place.store.afterwards("next_time", add)
@@ -295,8 +295,8 @@ def test_what_comes_while_it_looks_is_not_overlooked():
 def test_without_looking_it_begins_only_what_it_is_asked_to_fetch():
     async def story():
         place = Place()
-        made = place.create()
-        other, wanted = place.add(made, "other"), place.add(made, "wanted")
+        schedule = place.create()
+        other, wanted = place.add(schedule, "other"), place.add(schedule, "wanted")
         async with place.running(claims=False) as loop:
             await loop.fetch(wanted.id)
             place.target.end(await place.started(wanted))
@@ -310,7 +310,7 @@ def test_without_looking_it_begins_only_what_it_is_asked_to_fetch():
 def test_a_clock_that_is_an_hour_ahead_starts_nothing_early():
     async def story():
         place = Place(clock=SkewedClock(HOUR))
-        one = place.add(place.create(), "one", 3 * SECOND)
+        occurrence = place.add(place.create(), "one", 3 * SECOND)
         delivered_at = []
         real = place.target.deliver
 
@@ -320,8 +320,8 @@ def test_a_clock_that_is_an_hour_ahead_starts_nothing_early():
 
         place.target.deliver = deliver
         async with place.running():
-            await place.started(one)
-        assert delivered_at[0] >= one.due - place.runtime.timing.early
+            await place.started(occurrence)
+        assert delivered_at[0] >= occurrence.due - place.runtime.timing.early
 
     asyncio.run(story())
 
@@ -353,15 +353,15 @@ def test_a_clock_that_runs_fast_starts_nothing_early_though_answers_are_too_slow
 def test_stopping_waits_for_what_runs():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running() as loop:
-            assignment = await place.started(one)
+            assignment = await place.started(occurrence)
             loop.stop(None)
             late = place.add(place.create("uid-2"), "late")
             loop.wake()
             place.target.end(assignment)
             assert await place.ended() == 0
-        assert place.row(one).phase is Phase.COMPLETED
+        assert place.row(occurrence).phase is Phase.COMPLETED
         assert place.row(late).phase is Phase.PENDING
         assert place.sink.told[-1] == driver_events.NodeStopped("node-a", 0)
 
@@ -371,14 +371,14 @@ def test_stopping_waits_for_what_runs():
 def test_a_run_that_ended_just_before_the_stop_is_written_when_its_report_comes():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running() as loop:
-            assignment = await place.started(one)
+            assignment = await place.started(occurrence)
             assignment.is_closed = True  # its end is about to be reported
             loop.stop(0)
             asyncio.get_running_loop().call_later(0.1, place.target.end, assignment)
             assert await place.ended() == 0
-        assert place.row(one).phase is Phase.COMPLETED
+        assert place.row(occurrence).phase is Phase.COMPLETED
 
     asyncio.run(story())
 
@@ -387,12 +387,12 @@ def test_a_run_that_ended_just_before_the_stop_is_written_when_its_report_comes(
 def test_stopping_does_not_wait_for_ever_for_a_report_that_never_comes():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running() as loop:
-            (await place.started(one)).is_closed = True
+            (await place.started(occurrence)).is_closed = True
             loop.stop(0)
             assert await place.ended() == 0
-        assert place.row(one).phase is Phase.DISPATCHING  # its lease will run out
+        assert place.row(occurrence).phase is Phase.DISPATCHING  # its lease will run out
 
     asyncio.run(story())
 
@@ -400,11 +400,11 @@ def test_stopping_does_not_wait_for_ever_for_a_report_that_never_comes():
 def test_nothing_is_fetched_any_more_once_it_stops():
     async def story():
         place = Place()
-        made = place.create()
-        one, other = place.add(made, "one"), place.add(made, "other", HOUR)
+        schedule = place.create()
+        occurrence, other = place.add(schedule, "one"), place.add(schedule, "other", HOUR)
         async with place.running(claims=False) as loop:
-            await loop.fetch(one.id)
-            running = await place.started(one)
+            await loop.fetch(occurrence.id)
+            running = await place.started(occurrence)
             place.store.calls.clear()
             loop.stop(None)
             await loop.fetch(other.id)
@@ -417,19 +417,19 @@ def test_nothing_is_fetched_any_more_once_it_stops():
 def test_what_is_just_being_fetched_when_it_stops_is_given_back():
     async def story():
         place = Place(store=Blocking(MemoryStore(SystemClock().micros)), lookahead=HOUR)
-        one = place.add(place.create(), "one", HOUR // 2)
+        occurrence = place.add(place.create(), "one", HOUR // 2)
         async with place.running(claims=False) as loop:
 
             async def stop():
-                assert place.row(one).phase is Phase.CLAIMED
+                assert place.row(occurrence).phase is Phase.CLAIMED
                 loop.stop(0)
                 for _ in range(100):
                     await asyncio.sleep(0)  # noqa: TID251 - a turn for each of the others
 
             place.store.afterwards("claim", on_loop(stop))
-            await loop.fetch(one.id)
+            await loop.fetch(occurrence.id)
             await place.ended()
-        assert place.row(one).phase is Phase.PENDING
+        assert place.row(occurrence).phase is Phase.PENDING
 
     asyncio.run(story())
 
@@ -437,14 +437,14 @@ def test_what_is_just_being_fetched_when_it_stops_is_given_back():
 def test_what_it_has_claimed_is_given_back_when_the_event_loop_ends_around_it():
     async def story():
         place = Place(lookahead=HOUR)
-        one = place.add(place.create(), "one", HOUR // 2)
+        occurrence = place.add(place.create(), "one", HOUR // 2)
         async with place.running():
             await place.sink.until_kind(driver_events.Claimed)
             place.task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await place.ended()
             place.task = asyncio.ensure_future(asyncio.sleep(0))  # noqa: TID251 - it has ended already
-        assert place.row(one).phase is Phase.PENDING
+        assert place.row(occurrence).phase is Phase.PENDING
 
     asyncio.run(story())
 
@@ -473,15 +473,15 @@ def test_a_lease_is_renewed_so_early_that_one_attempt_may_fail(monkeypatch):
 def test_what_has_not_ended_in_the_grace_period_is_handed_back():
     async def story():
         place = Place(lookahead=HOUR)
-        made = place.create()
-        one, soon = place.add(made, "one"), place.add(made, "soon", HOUR // 2)
+        schedule = place.create()
+        occurrence, soon = place.add(schedule, "one"), place.add(schedule, "soon", HOUR // 2)
         async with place.running() as loop:
-            assignment = await place.started(one)
+            assignment = await place.started(occurrence)
             await place.sink.until_kind(driver_events.Claimed, 2)
             loop.stop(SECOND // 20)
             assert await place.ended() == 1
         assert assignment.stop_reason is not None
-        assert place.row(one).phase is Phase.PENDING
+        assert place.row(occurrence).phase is Phase.PENDING
         assert place.row(soon).phase is Phase.PENDING
         assert place.sink.told[-1] == driver_events.NodeStopped("node-a", 1)
 
@@ -493,17 +493,17 @@ def test_what_has_not_ended_in_the_grace_period_is_handed_back():
 def test_stopping_ends_even_when_the_store_is_gone(grace):
     async def story():
         place = Place(lookahead=HOUR)
-        made = place.create()
-        one = place.add(made, "one")
-        place.add(made, "soon", HOUR // 2)
+        schedule = place.create()
+        occurrence = place.add(schedule, "one")
+        place.add(schedule, "soon", HOUR // 2)
         async with place.running() as loop:
-            assignment = await place.started(one)
+            assignment = await place.started(occurrence)
             await place.sink.until_kind(driver_events.Claimed, 2)
             place.store.is_down = True
             loop.stop(grace)
             place.target.end(assignment)
             await place.ended()
-        assert place.row(one).phase is Phase.DISPATCHING  # its lease will run out
+        assert place.row(occurrence).phase is Phase.DISPATCHING  # its lease will run out
 
     asyncio.run(story())
 
@@ -512,8 +512,8 @@ def test_stopping_ends_even_when_the_store_is_gone(grace):
 def test_an_end_is_written_when_the_store_comes_back_before_the_last_run_has_ended():
     async def story():
         place = Place()
-        made = place.create()
-        first, second = place.add(made, "first"), place.add(made, "second")
+        schedule = place.create()
+        first, second = place.add(schedule, "first"), place.add(schedule, "second")
         async with place.running() as loop:
             short, long = await place.started(first), await place.started(second)
             place.store.is_down = True
@@ -532,7 +532,7 @@ def test_an_end_is_written_when_the_store_comes_back_before_the_last_run_has_end
 def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         place.store.is_down = True
 
         def looks(told):
@@ -542,7 +542,7 @@ def test_a_store_that_fails_is_asked_again_after_longer_and_longer_pauses():
             await place.sink.until(lambda told: len(looks(told)) >= 4)
             pauses = [x.retry_in for x in looks(place.sink.told)[:4]]
             place.store.is_down = False
-            await place.started(one)
+            await place.started(occurrence)
         assert pauses == [SECOND // 10, SECOND // 5, SECOND * 2 // 5, SECOND * 4 // 5]
 
     asyncio.run(story())
@@ -562,9 +562,9 @@ def test_what_has_not_begun_is_given_up_when_its_lease_cannot_be_renewed():
         place = Place(lease=SECOND)
         place.target = Queue()
         place.runtime = replace(place.runtime, target=place.target)
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running():
-            first = await place.started(one)
+            first = await place.started(occurrence)
             place.store.is_down = True
             await turns(lambda: not place.target.given)
             assert first.stop_reason is Reason.LEASE_LOST
@@ -605,10 +605,10 @@ def failed(told, duty):
 def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
     async def story():
         place = Place()
-        made = place.create()
-        one = place.add(made, "one")
+        schedule = place.create()
+        occurrence = place.add(schedule, "one")
         async with place.running() as loop:
-            assignment = await place.started(one)
+            assignment = await place.started(occurrence)
             place.store.is_down = True
             with monkeypatch.context() as patient:
                 patient.setattr(loop_module, "FIRST_RETRY", HOUR)
@@ -617,7 +617,7 @@ def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
                 await place.sink.until(lambda told: failed(told, "_claim_due"))
             place.target.end(assignment)
             await place.sink.until(lambda told: failed(told, "settle_once"))
-            second = place.add(made, "second")
+            second = place.add(schedule, "second")
             place.store.is_down = False  # whoever settles finds out soon
             await place.started(second)
 
@@ -631,7 +631,7 @@ def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_d
 
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         place.store.is_down = True
         async with place.running() as loop:
             await place.sink.until(lambda told: all(failed(told, duty) for duty in duties))
@@ -642,7 +642,7 @@ def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_d
                     await asyncio.sleep(0)  # noqa: TID251 - no waiting: everybody has a turn
             assert [len(failed(place.sink.told, duty)) for duty in duties] == [1, 1]
             place.store.is_down = False
-        assert place.row(one).phase is Phase.PENDING  # and to stop, it waits for none of them
+        assert place.row(occurrence).phase is Phase.PENDING  # and to stop, it waits for none of them
 
     asyncio.run(story())
 
@@ -650,13 +650,13 @@ def test_a_store_that_is_down_is_not_asked_more_often_because_there_is_more_to_d
 def test_an_end_that_could_not_be_written_is_written_by_itself_later():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running():
-            assignment = await place.started(one)
+            assignment = await place.started(occurrence)
             place.store.fail("settle", times=2)
             place.target.end(assignment)
             await place.sink.until_kind(driver_events.Settled)
-        assert place.row(one).phase is Phase.COMPLETED
+        assert place.row(occurrence).phase is Phase.COMPLETED
 
     asyncio.run(story())
 
@@ -698,20 +698,20 @@ def test_it_looks_for_what_is_to_be_planned_when_it_is_time_for_that():
 def test_a_node_that_was_outrun_looks_once_more_and_has_nothing_to_reap():
     async def story():
         place = Place()
-        made, calls = place.create(), place.store.calls
-        place.add(made, "far", HOUR)
+        schedule, calls = place.create(), place.store.calls
+        place.add(schedule, "far", HOUR)
         async with place.running() as loop:
             await turns(lambda: loop._claim_at is not None and calls["orphans"])
             reaps, looks = calls["overdue"], calls["next_time"]
-            one = place.add(made, "one")
-            now = one.due
+            occurrence = place.add(schedule, "one")
+            now = occurrence.due
             place.store.meanwhile(
                 "claim",
                 lambda: place.store.store.claim("node-b", [ROUTE], now=now, until=now, limit=1, lease=HOUR // 2),
             )
             loop.wake()
             await turns(lambda: calls["claim"] and loop._claim_at is not None)
-            assert place.row(one).node == "node-b"
+            assert place.row(occurrence).node == "node-b"
             assert (calls["overdue"], calls["next_time"]) == (reaps, looks + 2)
             # It need not look again before that lease ends.
             assert loop._claim_at > now + HOUR // 4
@@ -722,16 +722,16 @@ def test_a_node_that_was_outrun_looks_once_more_and_has_nothing_to_reap():
 def test_history_is_cut_down_to_size_however_much_there_is():
     async def story():
         place = Place(batch=2, keep_count=1)
-        made = place.create()
+        schedule = place.create()
         ended = [
-            factories.occurrence(made, manual(str(n)), nominal=n, phase=Phase.SKIPPED, reason="overlap")
+            factories.occurrence(schedule, manual(str(n)), nominal=n, phase=Phase.SKIPPED, reason="overlap")
             for n in range(1, 8)
         ]
         place.store.store.add(ended)
         async with place.running():
             pruned = lambda told: sum(one.count for one in told if isinstance(one, driver_events.Pruned))  # noqa: E731
             await place.sink.until(lambda told: pruned(told) == 6)
-        assert len(place.store.store.occurrences(made.uid)) == 1
+        assert len(place.store.store.occurrences(schedule.uid)) == 1
 
     asyncio.run(story())
 
@@ -753,11 +753,11 @@ class Shared(Wrapped):
 def test_what_another_process_has_written_is_noticed():
     async def story():
         place = Place(store=Shared(MemoryStore(SystemClock().micros)))
-        made = place.create()
+        schedule = place.create()
         async with place.running():
-            one = place.add(made, "one")
+            occurrence = place.add(schedule, "one")
             place.store.has_changed = True
-            await place.started(one)
+            await place.started(occurrence)
 
     asyncio.run(story())
 
@@ -772,9 +772,9 @@ def test_a_function_that_another_process_has_named_is_adopted_at_once(monkeypatc
             await turns(lambda: place.store.calls["orphans"])  # it has reaped, and does so in an hour again
             trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
             place.store.store.create([first_plan(trusted, lookahead=0)])
-            one = place.add(trusted, "one")
+            occurrence = place.add(trusted, "one")
             place.store.has_changed = True
-            await place.started(one)
+            await place.started(occurrence)
             assert place.store.calls["orphans"] == 1
             [node] = place.store.store.nodes()
             assert node.routes == tuple(place.target.routes())
@@ -803,11 +803,11 @@ def test_a_function_that_is_registered_later_is_reported_at_once(monkeypatch):
 def test_a_node_that_can_take_nothing_more_does_not_ask_for_it_all_the_while():
     async def story():
         place = Place(capacity=1)
-        made = place.create()
-        one = place.add(made, "one")
+        schedule = place.create()
+        occurrence = place.add(schedule, "one")
         async with place.running():
-            await place.started(one)
-            place.add(made, "too much")
+            await place.started(occurrence)
+            place.add(schedule, "too much")
             place.loop.wake()
             before = place.store.calls["next_time"]
             await turns(lambda: place.store.calls["next_time"] > before)
@@ -821,10 +821,10 @@ def test_a_node_that_can_take_nothing_more_does_not_ask_for_it_all_the_while():
 def test_what_was_taken_over_may_end_after_the_loop_has():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running() as loop:
-            assignment = await place.started(one)
-            loop.driver.node.lose(one.id)
+            assignment = await place.started(occurrence)
+            loop.driver.node.lose(occurrence.id)
             loop.stop(None)
             assert await place.ended() == 0
         return place, assignment

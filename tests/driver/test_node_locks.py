@@ -72,14 +72,14 @@ def folder(tmp_path):
 @pytest.fixture
 def make(folder):
     """Locks as another process would have them: each opens the files for itself."""
-    made = []
+    collected = []
 
     def locks():
-        made.append(NodeLocks(lambda: folder))
-        return made[-1]
+        collected.append(NodeLocks(lambda: folder))
+        return collected[-1]
 
     yield locks
-    for one in made:
+    for one in collected:
         one.after_fork()
 
 

@@ -23,7 +23,7 @@ def rig():
     return Rig()
 
 
-def test_a_schedule_whose_upstreams_were_changed_meanwhile_is_created_all_the_same(rig):
+def test_a_schedule_whose_upstreams_were_changed_meanwhile_is_created_anyway(rig):
     up = rig.create("up")
     on_up = (Dependency(schedule_id=up.schedule_id),)
     down = factories.schedule("down", depends_on=on_up)
@@ -64,10 +64,10 @@ def stored(request, tmp_path):
         ((30, 1), True, Phase.COMPLETED),
     ],
 )
-def test_a_start_just_past_has_one_outcome_whatever_grace_an_edit_has_set(stored, graces, is_over, phase):
+def test_a_start_just_past_has_one_outcome_under_any_grace_of_an_edit(stored, graces, is_over, phase):
     rig, start = stored, NOW - 2 * SECOND
     created, edited = (misfire.Skip(grace=grace * SECOND) for grace in graces)
-    made = rig.create(trigger=IntervalTrigger(60, from_micros(start)), misfire_policy=created)
+    schedule = rig.create(trigger=IntervalTrigger(60, from_micros(start)), misfire_policy=created)
 
     def run_due():
         rig.plan_once()
@@ -79,16 +79,16 @@ def test_a_start_just_past_has_one_outcome_whatever_grace_an_edit_has_set(stored
 
     if is_over:
         run_due()
-    by_edit = replace(made.declaration, misfire_policy=edited)
+    by_edit = replace(schedule.declaration, misfire_policy=edited)
     renewed = replace(
         by_edit, trigger=IntervalTrigger(90, from_micros(start)), misfire_policy=misfire.Skip(grace=30 * SECOND)
     )
     for declared in (by_edit, renewed):
-        schedule_edits.edit(rig.store, made.uid, declared, lookahead=rig.timing.lookahead)
+        schedule_edits.edit(rig.store, schedule.uid, declared, lookahead=rig.timing.lookahead)
     run_due()
-    past = [row for row in rig.rows(made) if row.nominal <= NOW]
+    past = [row for row in rig.rows(schedule) if row.nominal <= NOW]
     assert [(row.nominal, row.phase) for row in past] == [(start, phase)]
-    assert len(rig.runs(made)) == (phase is Phase.COMPLETED)
+    assert len(rig.runs(schedule)) == (phase is Phase.COMPLETED)
 
 
 def kept(rig, made):
@@ -96,21 +96,21 @@ def kept(rig, made):
 
 
 def test_what_was_asked_for_of_a_completed_schedule_can_be_cancelled_while_it_runs(rig):
-    made = rig.create(trigger=OnceTrigger(from_micros(rig.world.now)))
+    schedule = rig.create(trigger=OnceTrigger(from_micros(rig.world.now)))
     rig.claim_once()
     rig.admit_once()
     rig.target.end(rig.target.given[0])
     rig.settle_once()
-    rig.started(made, "once more")
-    assert kept(rig, made).schedule.phase is SchedulePhase.COMPLETED
-    assert schedule_edits.cancel(rig.store, kept(rig, made)) == 1
+    rig.started(schedule, "once more")
+    assert kept(rig, schedule).schedule.phase is SchedulePhase.COMPLETED
+    assert schedule_edits.cancel(rig.store, kept(rig, schedule)) == 1
 
 
 def test_what_starts_while_its_schedule_is_being_cancelled_is_asked_to_stop_as_well(rig):
-    made = rig.create()
-    rig.add(made, "one")
+    schedule = rig.create()
+    rig.add(schedule, "one")
     rig.claim_once()
     rig.store.meanwhile("change", rig.admit_once)
-    assert schedule_edits.cancel(rig.store, kept(rig, made)) == 1
+    assert schedule_edits.cancel(rig.store, kept(rig, schedule)) == 1
     [running] = rig.target.given
     assert rig.row(running.occurrence).stop is Reason.CANCELLED

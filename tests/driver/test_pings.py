@@ -56,8 +56,8 @@ def test_a_start_and_an_end_are_pinged(rig, outcome, moments):
 
 
 def test_only_the_first_start_and_the_last_end_count(rig):
-    made = rig.create(ping_urls=URLS, retry_policy=RetryPolicy(max_attempts=2, backoff=SECOND))
-    end(rig, rig.started(made), Outcome.FAILED)
+    schedule = rig.create(ping_urls=URLS, retry_policy=RetryPolicy(max_attempts=2, backoff=SECOND))
+    end(rig, rig.started(schedule), Outcome.FAILED)
     rig.advance(2 * SECOND)
     rig.claim_once()
     rig.admit_once()

@@ -22,8 +22,8 @@ def say(rig, assignment, result=SAID):
 
 
 def two(rig):
-    made = [rig.create(uid, **QUIET) for uid in ("uid-1", "uid-2")]
-    return made, [rig.started(one) for one in made]
+    schedules = [rig.create(uid, **QUIET) for uid in ("uid-1", "uid-2")]
+    return schedules, [rig.started(one) for one in schedules]
 
 
 def results(rig, made):
@@ -96,8 +96,8 @@ def test_many_that_write_without_end_cost_one_call_at_a_time(monkeypatch):
 
     async def story():
         place = Place()
-        made = [place.create(f"uid-{number}") for number in range(10)]
-        ones = [place.add(one, "one") for one in made]
+        schedules = [place.create(f"uid-{number}") for number in range(10)]
+        ones = [place.add(one, "one") for one in schedules]
         async with place.running():
             given = [await place.started(one) for one in ones]
             began, count = place.system.monotonic(), 0
@@ -109,7 +109,7 @@ def test_many_that_write_without_end_cost_one_call_at_a_time(monkeypatch):
             calls, took = place.store.calls["progress"], place.system.monotonic() - began
             assert calls <= 1 + took // (SECOND // 20)
             last = [{"output": str(count)}]
-            await turns(lambda: all([run.result for run in _runs(place, one)] == last for one in made))
+            await turns(lambda: all([run.result for run in _runs(place, one)] == last for one in schedules))
             assert count > calls
 
     asyncio.run(story())
@@ -118,11 +118,11 @@ def test_many_that_write_without_end_cost_one_call_at_a_time(monkeypatch):
 def test_a_loop_with_nothing_to_tell_asks_nothing():
     async def story():
         place = Place()
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running():
-            given = await place.started(one)
+            given = await place.started(occurrence)
             place.target.end(given)
-            await turns(lambda: place.row(one).ended is not None)
+            await turns(lambda: place.row(occurrence).ended is not None)
         assert place.store.calls["progress"] == 0
 
     asyncio.run(story())
@@ -133,13 +133,13 @@ def test_while_the_store_is_away_the_newest_waits_for_it(monkeypatch):
 
     async def story():
         place = Place(lease=HOUR)
-        made = place.create()
-        one = place.add(made, "one")
+        schedule = place.create()
+        occurrence = place.add(schedule, "one")
         async with place.running():
-            given = await place.started(one)
+            given = await place.started(occurrence)
             place.store.fail("progress", times=3)
             place.target.report(given, RunInProgress(started=NOW, result=SAID))
-            await turns(lambda: [run.result for run in _runs(place, made)] == [SAID])
+            await turns(lambda: [run.result for run in _runs(place, schedule)] == [SAID])
             assert place.store.calls["progress"] == 4
 
     asyncio.run(story())

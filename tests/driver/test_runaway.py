@@ -75,13 +75,13 @@ def test_only_the_leader_looks():
 
 def test_what_a_node_has_stopped_is_a_warning(caplog):
     rig = Rig()
-    made = rig.create(trigger=EventTrigger("none"), schedule_id="s", runaway=RunawayPolicy(max_fires_per_hour=1))
-    rig.target.end(rig.started(made, "a"))
+    schedule = rig.create(trigger=EventTrigger("none"), schedule_id="s", runaway=RunawayPolicy(max_fires_per_hour=1))
+    rig.target.end(rig.started(schedule, "a"))
     rig.settle_once()
-    rig.add(made, "b")
+    rig.add(schedule, "b")
     rig.claim_once()
     with caplog.at_level(logging.WARNING, "noonmark.driver"):
         report = rig.admit_once()
     assert (report.started, report.ended) == (0, 1)
-    assert [str(one.phase) for one in rig.rows(made)].count(Phase.SKIPPED) == 1
+    assert [str(one.phase) for one in rig.rows(schedule)].count(Phase.SKIPPED) == 1
     assert "is paused: 2 starts in the hour from" in caplog.text

@@ -50,8 +50,8 @@ def quiet(rig, **changes):
 
 def started_fire(rig, made, **changes):
     """A fire of a trigger, claimed and started."""
-    one = factories.occurrence(made, TRIGGER, nominal=rig.world.now, **changes)
-    assert rig.store.store.add([one]) == [True]
+    occurrence = factories.occurrence(made, TRIGGER, nominal=rig.world.now, **changes)
+    assert rig.store.store.add([occurrence]) == [True]
     rig.claim_once()
     assert rig.admit_once().started == 1
     return rig.target.given[-1]
@@ -93,9 +93,9 @@ class TestEndsThatMayWait:
 
     def test_what_somebody_asked_for_does_not_wait(self):
         rig = Rig()
-        made = rig.create(**HOURLY, overlap_policy=overlap.Allow())
-        assert not is_deferrable(rig.node, rig.started(made), ENDED)
-        given = started_fire(rig, made)
+        schedule = rig.create(**HOURLY, overlap_policy=overlap.Allow())
+        assert not is_deferrable(rig.node, rig.started(schedule), ENDED)
+        given = started_fire(rig, schedule)
         assert is_deferrable(rig.node, given, ENDED)
         rig.node.on_end[given.occurrence.id] = lambda _: None
         assert not is_deferrable(rig.node, given, ENDED)
@@ -106,14 +106,14 @@ class TestEndsThatMayWait:
 
 
 class TestPlanning:
-    def test_says_what_it_planned_and_tells_the_sink(self):
+    def test_says_what_it_planned_and_reports_to_the_sink(self):
         rig = Rig()
-        made = rig.create()
+        schedule = rig.create()
         rig.advance(MINUTE)
         assert rig.plan_once() == PlanReport(planned=1)
         [told] = rig.sink.told
         assert isinstance(told, events.Planned)
-        assert told.plan.snapshot.schedule.uid == made.uid
+        assert told.plan.snapshot.schedule.uid == schedule.uid
 
     def test_has_nothing_to_do_before_the_time(self):
         rig = Rig()
@@ -122,9 +122,9 @@ class TestPlanning:
         assert rig.sink.told == []
 
     @pytest.mark.parametrize("policy", [misfire.Skip, misfire.CatchUpOne])
-    def test_what_nobody_took_up_is_one_gap_together_with_what_a_lost_node_had_claimed(self, policy):
+    def test_fires_that_no_node_claimed_are_one_gap_together_with_what_a_lost_node_had_claimed(self, policy):
         rig = Rig()
-        made = rig.create(misfire_policy=policy(grace=SECOND))
+        schedule = rig.create(misfire_policy=policy(grace=SECOND))
         rig.advance(MINUTE)
         assert rig.claim_once().claimed == 1  # and then every node is gone for ten minutes
         rig.advance(10 * MINUTE + 2 * SECOND)
@@ -133,19 +133,19 @@ class TestPlanning:
         later.claim_once()
         later.admit_once()
         later.plan_once()
-        [gap] = [row for row in rig.rows(made) if row.phase is Phase.MISFIRED]
+        [gap] = [row for row in rig.rows(schedule) if row.phase is Phase.MISFIRED]
         runs = int(policy is misfire.CatchUpOne)
         assert (gap.missed_first, gap.missed_count) == (NOW + MINUTE, 11 - runs)
 
     def test_what_is_being_caught_up_keeps_no_later_gap_open(self):
         rig = Rig()
-        made = rig.create(misfire_policy=misfire.CatchUpAll(grace=SECOND, limit=1))
+        schedule = rig.create(misfire_policy=misfire.CatchUpAll(grace=SECOND, limit=1))
         rig.advance(3 * MINUTE + 2 * SECOND)
         rig.plan_once()
         assert rig.claim_once().claimed == 1
         rig.advance(5 * MINUTE)
         assert rig.plan_once().planned == 1
-        assert [row.missed_count for row in rig.rows(made) if row.phase is Phase.MISFIRED] == [4, 2]
+        assert [row.missed_count for row in rig.rows(schedule) if row.phase is Phase.MISFIRED] == [4, 2]
 
     def test_a_gap_that_another_node_has_closed_is_not_logged(self, caplog):
         rig = Rig()
@@ -176,10 +176,10 @@ class TestPlanning:
 
 
 class TestClaiming:
-    def test_takes_what_falls_due_soon_and_tells_the_sink(self):
+    def test_takes_what_falls_due_soon_and_reports_to_the_sink(self):
         rig = Rig()
-        made = quiet(rig)
-        near, far = rig.add(made, "near", 2 * SECOND), rig.add(made, "far", 3 * SECOND)
+        schedule = quiet(rig)
+        near, far = rig.add(schedule, "near", 2 * SECOND), rig.add(schedule, "far", 3 * SECOND)
         assert rig.claim_once() == ClaimReport(claimed=1)
         assert rig.row(near).phase is Phase.CLAIMED
         assert rig.row(far).phase is Phase.PENDING
@@ -189,25 +189,25 @@ class TestClaiming:
 
     def test_only_the_one_that_was_asked_for(self):
         rig = Rig()
-        made = quiet(rig)
-        rig.add(made, "one")
-        two = rig.add(made, "two")
+        schedule = quiet(rig)
+        rig.add(schedule, "one")
+        two = rig.add(schedule, "two")
         assert rig.claim_once(only=two.id) == ClaimReport(claimed=1, more=False)
         assert list(rig.node.held) == [two.id]
 
     def test_a_full_batch_asks_for_more(self):
         rig = Rig(batch=2)
-        made = quiet(rig)
+        schedule = quiet(rig)
         for number in range(3):
-            rig.add(made, str(number))
+            rig.add(schedule, str(number))
         assert rig.claim_once() == ClaimReport(claimed=2, more=True)
         assert rig.claim_once() == ClaimReport(claimed=1)
 
     def test_a_node_holds_no_more_than_its_capacity(self):
         rig = Rig(capacity=2)
-        made = quiet(rig)
+        schedule = quiet(rig)
         for number in range(3):
-            rig.add(made, str(number))
+            rig.add(schedule, str(number))
         assert rig.claim_once().claimed == 2
         before = rig.store.calls["claim"]
         assert rig.claim_once() == ClaimReport()
@@ -220,15 +220,15 @@ class TestClaiming:
 
     def test_it_takes_only_what_it_can_serve(self):
         rig = Rig(routes=["function:other"])
-        made = quiet(rig)
-        rig.add(made, "one")
+        schedule = quiet(rig)
+        rig.add(schedule, "one")
         assert rig.claim_once() == ClaimReport()
 
     def test_a_lease_that_ran_out_is_anybodys(self):
         rig = Rig()
         other = Rig(rig, node="node-b")
-        made = quiet(rig)
-        assignment = rig.started(made)
+        schedule = quiet(rig)
+        assignment = rig.started(schedule)
         rig.advance(rig.timing.lease - 1)
         assert other.claim_once() == ClaimReport()
         rig.advance(1)
@@ -250,22 +250,22 @@ class TestClaiming:
 class TestAdmitting:
     def test_a_start_is_committed_a_little_early_and_begins_at_its_time(self):
         rig = Rig()
-        one = rig.add(quiet(rig), "one", SECOND)
+        occurrence = rig.add(quiet(rig), "one", SECOND)
         rig.claim_once()
         rig.advance(SECOND - EARLY - 1)
         assert rig.admit_once() == AdmitReport()
         rig.advance(1)
         assert rig.admit_once() == AdmitReport(started=1)
         [assignment] = rig.target.given
-        assert assignment.begins == one.due
-        assert rig.row(one).phase is Phase.DISPATCHING
+        assert assignment.begins == occurrence.due
+        assert rig.row(occurrence).phase is Phase.DISPATCHING
         assert isinstance(rig.sink.told[-1], events.Started)
 
     def test_a_place_that_is_taken_early_is_asked_for_again_at_the_due_time(self):
         rig = Rig()
-        made = quiet(rig, overlap_policy=overlap.Skip())
-        first = rig.started(made, "first")
-        second = rig.add(made, "second", SECOND)
+        schedule = quiet(rig, overlap_policy=overlap.Skip())
+        first = rig.started(schedule, "first")
+        second = rig.add(schedule, "second", SECOND)
         rig.claim_once()
         rig.advance(SECOND - EARLY)
         assert rig.admit_once() == AdmitReport(postponed=1)
@@ -280,9 +280,9 @@ class TestAdmitting:
 
     def test_a_place_that_is_still_taken_at_the_due_time_is_refused_there(self):
         rig = Rig()
-        made = quiet(rig, overlap_policy=overlap.Skip())
-        rig.started(made, "first")
-        second = rig.add(made, "second", SECOND)
+        schedule = quiet(rig, overlap_policy=overlap.Skip())
+        rig.started(schedule, "first")
+        second = rig.add(schedule, "second", SECOND)
         rig.claim_once()
         rig.advance(SECOND - EARLY)
         assert rig.admit_once() == AdmitReport(postponed=1)
@@ -295,9 +295,9 @@ class TestAdmitting:
 
     def test_a_queue_lets_it_wait_until_the_first_has_ended(self):
         rig = Rig()
-        made = quiet(rig, overlap_policy=overlap.Queue())
-        first = rig.started(made, "first")
-        second = rig.add(made, "second")
+        schedule = quiet(rig, overlap_policy=overlap.Queue())
+        first = rig.started(schedule, "first")
+        second = rig.add(schedule, "second")
         rig.claim_once()
         assert rig.admit_once() == AdmitReport(waiting=1)
         assert isinstance(rig.sink.told[-1], events.Waiting)
@@ -310,31 +310,31 @@ class TestAdmitting:
 
     def test_a_local_run_that_is_replaced_is_asked_to_stop_at_once(self):
         rig = Rig()
-        made = quiet(rig, overlap_policy=overlap.CancelRunning())
-        first = rig.started(made, "first")
-        rig.add(made, "second")
+        schedule = quiet(rig, overlap_policy=overlap.CancelRunning())
+        first = rig.started(schedule, "first")
+        rig.add(schedule, "second")
         rig.claim_once()
         assert rig.admit_once() == AdmitReport(waiting=1)
         assert first.stop_reason is Reason.REPLACED
 
     def test_one_that_is_late_beyond_its_grace_goes_back_to_the_planner(self):
         rig = Rig()
-        made = rig.create(misfire_policy=misfire.Skip(grace=SECOND))
+        schedule = rig.create(misfire_policy=misfire.Skip(grace=SECOND))
         rig.advance(MINUTE + 2 * SECOND)
         rig.claim_once()
         assert rig.admit_once() == AdmitReport(replanned=1)
         assert rig.plan_once().planned == 1
-        ended = [row for row in rig.rows(made) if row.phase is Phase.MISFIRED]
+        ended = [row for row in rig.rows(schedule) if row.phase is Phase.MISFIRED]
         assert [row.missed_count for row in ended] == [1]
 
     def test_a_claim_under_an_old_revision_is_lost_and_given_back_at_once(self):
         rig = Rig()
-        made = rig.create()
+        schedule = rig.create()
         rig.advance(MINUTE)
         rig.claim_once()
-        declared = made.declaration
+        declared = schedule.declaration
         renewed = replace(declared, target=FunctionTarget(function="work", args=(1,)))
-        schedule_edits.edit(rig.store, made.uid, renewed, lookahead=rig.timing.lookahead)
+        schedule_edits.edit(rig.store, schedule.uid, renewed, lookahead=rig.timing.lookahead)
         assert rig.admit_once() == AdmitReport(lost=1)
         assert isinstance(rig.sink.told[-1], events.LeaseLost)
         assert rig.node.load == 0
@@ -345,26 +345,26 @@ class TestAdmitting:
 
     def test_a_claim_of_a_deleted_schedule_starts_nothing(self):
         rig = Rig()
-        made = rig.create()
+        schedule = rig.create()
         rig.advance(MINUTE)
         rig.claim_once()
-        schedule_edits.delete(rig.store, made.uid)
+        schedule_edits.delete(rig.store, schedule.uid)
         assert rig.admit_once() == AdmitReport(lost=1)
         assert rig.target.given == []
 
     def test_a_caller_may_override_the_overlap_policy_of_one_occurrence(self):
         rig = Rig()
-        made = quiet(rig, overlap_policy=overlap.Skip())
-        rig.started(made, "first")
-        rig.add(made, "second", overrides=Overrides(overlap_policy=overlap.Allow()))
+        schedule = quiet(rig, overlap_policy=overlap.Skip())
+        rig.started(schedule, "first")
+        rig.add(schedule, "second", overrides=Overrides(overlap_policy=overlap.Allow()))
         rig.claim_once()
         assert rig.admit_once() == AdmitReport(started=1)
 
     def test_a_batch_at_a_time_earliest_first(self):
         rig = Rig(batch=2)
-        made = quiet(rig)
+        schedule = quiet(rig)
         for number in (2, 0, 1):
-            rig.add(made, str(number), number * 1_000)
+            rig.add(schedule, str(number), number * 1_000)
         rig.claim_once()
         rig.claim_once()
         rig.advance(SECOND)
@@ -380,15 +380,15 @@ class TestTheClock:
     @pytest.mark.parametrize("ahead", [600 * SECOND, -600 * SECOND])
     def test_a_node_whose_clock_is_wrong_goes_by_the_stores(self, ahead):
         rig = Rig(ahead=ahead)
-        made = quiet(rig)
-        one = rig.add(made, "one", 10 * SECOND)
+        schedule = quiet(rig)
+        occurrence = rig.add(schedule, "one", 10 * SECOND)
         assert rig.claim_once() == ClaimReport()
         rig.advance(8 * SECOND)
         assert rig.claim_once() == ClaimReport(claimed=1)
         assert rig.admit_once() == AdmitReport()
         rig.advance(2 * SECOND)
         assert rig.admit_once() == AdmitReport(started=1)
-        assert rig.target.given[0].begins == one.due == rig.target.now()
+        assert rig.target.given[0].begins == occurrence.due == rig.target.now()
 
     def test_its_first_plan_goes_by_the_stores_clock(self):
         rig = Rig(ahead=600 * SECOND)
@@ -397,15 +397,15 @@ class TestTheClock:
 
     def test_it_prunes_and_reaps_by_the_stores_clock(self):
         rig = Rig(ahead=600 * SECOND, keep_for=60 * SECOND)
-        made = quiet(rig)
-        assignment = rig.started(made)
+        schedule = quiet(rig)
+        assignment = rig.started(schedule)
         rig.target.end(assignment)
         rig.settle_once()
         other = Rig(rig, node="node-b", ahead=600 * SECOND, keep_for=60 * SECOND)
         other.lead_once()
         assert other.prune_once() == PruneReport()
         late = Rig(rig, node="node-c", ahead=600 * SECOND, routes=["function:other"])
-        rig.add(made, "two")
+        rig.add(schedule, "two")
         assert late.reap_once() == ReapReport()
 
     def test_each_renewal_reads_it_again(self):
@@ -418,15 +418,15 @@ class TestTheClock:
 
 
 class TestSettling:
-    def test_writes_how_a_delivery_ended_and_tells_the_sink(self):
+    def test_writes_how_a_delivery_ended_and_reports_to_the_sink(self):
         rig = Rig()
-        made = quiet(rig)
-        assignment = rig.started(made)
+        schedule = quiet(rig)
+        assignment = rig.started(schedule)
         assert rig.settle_once() == SettleReport()
         rig.target.end(assignment, result={"rows": 3})
         assert rig.settle_once() == SettleReport(settled=1)
         assert rig.row(assignment.occurrence).phase is Phase.COMPLETED
-        [run] = rig.runs(made)
+        [run] = rig.runs(schedule)
         assert (run.outcome, run.result, run.node) == (Outcome.COMPLETED, {"rows": 3}, "node-a")
         told = rig.sink.told[-1]
         assert (type(told), told.phase, told.run.id) == (events.Settled, Phase.COMPLETED, run.id)
@@ -434,8 +434,8 @@ class TestSettling:
 
     def test_a_failure_with_attempts_left_is_a_retry(self):
         rig = Rig()
-        made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=10 * SECOND))
-        assignment = rig.started(made)
+        schedule = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=10 * SECOND))
+        assignment = rig.started(schedule)
         rig.target.end(assignment, Outcome.FAILED, error="no")
         assert rig.settle_once() == SettleReport(settled=1, frees_others=True)
         row = rig.row(assignment.occurrence)
@@ -449,8 +449,8 @@ class TestSettling:
     def test_a_delivery_that_was_taken_over_no_longer_counts(self):
         rig = Rig()
         other = Rig(rig, node="node-b")
-        made = quiet(rig)
-        assignment = rig.started(made)
+        schedule = quiet(rig)
+        assignment = rig.started(schedule)
         rig.advance(rig.timing.lease)
         other.claim_once()
         rig.target.end(assignment, result="mine")
@@ -478,9 +478,9 @@ class TestSettling:
 
     def test_a_batch_at_a_time_in_order(self):
         rig = Rig(batch=2)
-        made = quiet(rig)
+        schedule = quiet(rig)
         for number in range(3):
-            rig.add(made, str(number))
+            rig.add(schedule, str(number))
         rig.claim_once()
         rig.claim_once()
         rig.admit_once()
@@ -493,10 +493,10 @@ class TestSettling:
 
     def test_a_waiting_caller_learns_of_an_end_but_not_of_a_retry(self):
         rig = Rig()
-        made = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
+        schedule = quiet(rig, retry_policy=RetryPolicy(max_attempts=2, backoff=0))
         heard = []
-        one = rig.add(made, "one")
-        rig.node.on_end[one.id] = lambda *ending: heard.append(ending)
+        occurrence = rig.add(schedule, "one")
+        rig.node.on_end[occurrence.id] = lambda *ending: heard.append(ending)
         rig.claim_once()
         rig.admit_once()
         rig.target.end(rig.target.given[-1], Outcome.FAILED)
@@ -510,16 +510,16 @@ class TestSettling:
         rig.target.end(rig.target.given[-1], Outcome.FAILED)
         rig.settle_once()
         [(assignment,)] = heard
-        assert (assignment.occurrence.id, assignment.error) == (one.id, error)
+        assert (assignment.occurrence.id, assignment.error) == (occurrence.id, error)
 
 
 class TestRenewing:
     def test_extends_the_leases_of_claims_and_deliveries(self):
         rig = Rig()
         other = Rig(rig, node="node-b")
-        made = quiet(rig)
-        rig.started(made)
-        rig.add(made, "two", SECOND)
+        schedule = quiet(rig)
+        rig.started(schedule)
+        rig.add(schedule, "two", SECOND)
         rig.claim_once()
         rig.advance(10 * SECOND)
         assert rig.renew_once() == RenewReport(renewed=2)
@@ -529,9 +529,9 @@ class TestRenewing:
     def test_what_was_taken_is_dropped_and_its_run_stopped(self):
         rig = Rig()
         other = Rig(rig, node="node-b")
-        made = quiet(rig)
-        assignment = rig.started(made)
-        rig.add(made, "two", SECOND)
+        schedule = quiet(rig)
+        assignment = rig.started(schedule)
+        rig.add(schedule, "two", SECOND)
         rig.claim_once()
         rig.advance(20 * SECOND)
         assert other.claim_once().claimed == 2
@@ -562,9 +562,9 @@ class TestRenewing:
 
     def test_a_node_with_very_many_deliveries_does_not_look_at_each(self):
         rig = Rig()
-        made = quiet(rig, overlap_policy=overlap.Allow())
+        schedule = quiet(rig, overlap_policy=overlap.Allow())
         for number in range(33):
-            assignment = rig.started(made, str(number))
+            assignment = rig.started(schedule, str(number))
         assert rig.store.request_stop(assignment.occurrence.id)
         assert rig.is_asked_to_stop() is False
         assert rig.renew_once() == RenewReport(renewed=33, stopped=1)
@@ -592,11 +592,11 @@ class TestRenewing:
 class TestGivingBack:
     def test_claims_go_back_as_they_were(self):
         rig = Rig()
-        made = quiet(rig)
-        one = rig.add(made, "one", SECOND)
+        schedule = quiet(rig)
+        occurrence = rig.add(schedule, "one", SECOND)
         rig.claim_once()
         assert rig.release() == 1
-        assert rig.row(one).phase is Phase.PENDING
+        assert rig.row(occurrence).phase is Phase.PENDING
         assert rig.node.load == 0
         assert Rig(rig, node="node-b").claim_once().claimed == 1
         assert rig.release() == 0
@@ -609,15 +609,15 @@ class TestGivingBack:
 
     def test_what_runs_is_handed_back_and_asked_to_stop(self):
         rig = Rig()
-        made = quiet(rig)
-        assignment = rig.started(made)
+        schedule = quiet(rig)
+        assignment = rig.started(schedule)
         assert rig.driver.hand_back() == 1
         assert assignment.stop_reason is Reason.LEASE_LOST
         assert rig.driver.hand_back() == 0
         assert rig.settle_once() == SettleReport(settled=1, frees_others=True)
         row = rig.row(assignment.occurrence)
         assert (row.phase, row.attempt, row.reason) == (Phase.PENDING, 0, Reason.LEASE_LOST)
-        assert [run.outcome for run in rig.runs(made)] == [Outcome.LEASE_LOST]
+        assert [run.outcome for run in rig.runs(schedule)] == [Outcome.LEASE_LOST]
         assert Rig(rig, node="node-b").claim_once().claimed == 1
 
     def test_what_can_be_made_to_end_is_handed_back_when_it_has(self):
@@ -651,10 +651,10 @@ class TestGivingBack:
 
 
 class TestReaping:
-    def test_a_beat_tells_what_the_node_serves(self):
+    def test_a_heartbeat_names_the_routes_of_the_node(self):
         rig = Rig(routes=["function:other"])
-        made = quiet(rig)
-        rig.add(made, "one")
+        schedule = quiet(rig)
+        rig.add(schedule, "one")
         rig.advance(59 * SECOND)
         server = Rig(rig, node="node-b")
         assert server.reap_once() == ReapReport()
@@ -663,24 +663,24 @@ class TestReaping:
 
     def test_an_unserved_occurrence_ends_after_its_grace(self):
         rig = Rig(routes=["function:other"])
-        made = rig.create(misfire_policy=misfire.CatchUpAll())
+        schedule = rig.create(misfire_policy=misfire.CatchUpAll())
         rig.reap_once()
-        one = rig.add(made, "one")
+        occurrence = rig.add(schedule, "one")
         rig.advance(61 * SECOND)
         assert rig.reap_once().orphans >= 1
-        row = rig.row(one)
+        row = rig.row(occurrence)
         assert (row.phase, row.reason) == (Phase.MISFIRED, Reason.TARGET_MISSING)
         assert "Ended" in rig.sink.kinds()
 
     @pytest.mark.parametrize("edited", [None, Window(duration=MINUTE)])
     def test_what_was_taken_over_ends_with_the_window_it_had_then(self, edited):
         rig = Rig()
-        made = quiet(rig, window=Window(duration=20 * SECOND), retry_policy=RetryPolicy(max_attempts=2))
-        taken = rig.started(made)
+        schedule = quiet(rig, window=Window(duration=20 * SECOND), retry_policy=RetryPolicy(max_attempts=2))
+        taken = rig.started(schedule)
         now = rig.world.now
         rig.target.report(taken, Accepted(started=now, accepted=now))
         rig.settle_once()
-        schedule_edits.edit(rig.store, made.uid, replace(made.declaration, window=edited), lookahead=0)
+        schedule_edits.edit(rig.store, schedule.uid, replace(schedule.declaration, window=edited), lookahead=0)
         rig.advance(20 * SECOND)
         assert rig.reap_once() == ReapReport(overdue=1)
         row = rig.row(taken.occurrence)
@@ -689,9 +689,9 @@ class TestReaping:
     def test_a_delivery_beyond_its_deadline_is_ended_for_its_node(self):
         rig = Rig()
         other = Rig(rig, node="node-b")
-        made = quiet(rig, overlap_policy=overlap.CancelRunning(cancel_grace=5 * SECOND))
-        deaf = rig.started(made, "first")
-        second = rig.add(made, "second")
+        schedule = quiet(rig, overlap_policy=overlap.CancelRunning(cancel_grace=5 * SECOND))
+        deaf = rig.started(schedule, "first")
+        second = rig.add(schedule, "second")
         other.claim_once()
         assert other.admit_once() == AdmitReport(waiting=1)
         rig.advance(5 * SECOND - 1)
@@ -738,8 +738,8 @@ class TestPruning:
 
     def test_forgets_what_is_old(self):
         rig = Rig(keep_for=60 * SECOND)
-        made = quiet(rig)
-        self.ended(rig, made, 1)
+        schedule = quiet(rig)
+        self.ended(rig, schedule, 1)
         rig.lead_once()
         assert rig.prune_once() == PruneReport()
         rig.advance(60 * SECOND)
@@ -747,20 +747,20 @@ class TestPruning:
         rig.sink.take()
         assert rig.prune_once() == PruneReport(forgotten=1)
         assert rig.sink.told == [events.Pruned(1)]
-        assert rig.rows(made) == rig.runs(made) == []
+        assert rig.rows(schedule) == rig.runs(schedule) == []
 
     def test_forgets_what_is_too_much(self):
         rig = Rig(keep_count=2)
-        made = quiet(rig)
-        self.ended(rig, made, 3)
+        schedule = quiet(rig)
+        self.ended(rig, schedule, 3)
         rig.lead_once()
         assert rig.prune_once() == PruneReport(forgotten=1)
-        assert [row.nominal - NOW for row in rig.rows(made)] == [2 * SECOND, SECOND]
+        assert [row.nominal - NOW for row in rig.rows(schedule)] == [2 * SECOND, SECOND]
 
     def test_a_full_batch_asks_for_more(self):
         rig = Rig(keep_count=1, batch=2)
-        made = quiet(rig)
-        self.ended(rig, made, 4)
+        schedule = quiet(rig)
+        self.ended(rig, schedule, 4)
         rig.lead_once()
         assert rig.prune_once() == PruneReport(forgotten=2, more=True)
         assert rig.prune_once() == PruneReport(forgotten=1)
@@ -788,13 +788,13 @@ class TestPruning:
 class TestLooking:
     def test_the_next_time_is_the_stores_or_its_own(self):
         rig = Rig()
-        made = quiet(rig)
+        schedule = quiet(rig)
         assert rig.next_time() is None
-        one = rig.add(made, "one", 10 * SECOND)
-        assert rig.next_time() == one.due
+        occurrence = rig.add(schedule, "one", 10 * SECOND)
+        assert rig.next_time() == occurrence.due
         rig.advance(8 * SECOND)
         rig.claim_once()
-        assert rig.next_time() == one.due - EARLY
+        assert rig.next_time() == occurrence.due - EARLY
 
 
 class TestTheSink:
@@ -804,9 +804,9 @@ class TestTheSink:
                 raise ValueError("not now")
 
         rig = Rig()
-        made = quiet(rig)
+        schedule = quiet(rig)
         object.__setattr__(rig.node.runtime, "sink", Rude())
-        assignment = rig.started(made)
+        assignment = rig.started(schedule)
         rig.target.end(assignment)
         assert rig.settle_once() == SettleReport(settled=1)
         assert rig.row(assignment.occurrence).phase is Phase.COMPLETED
@@ -815,7 +815,7 @@ class TestTheSink:
 
 def test_the_whole_way_of_a_recurring_schedule():
     rig = Rig()
-    made = rig.create()
+    schedule = rig.create()
     for _ in range(5):
         rig.advance(MINUTE)
         rig.plan_once()
@@ -823,7 +823,7 @@ def test_the_whole_way_of_a_recurring_schedule():
         assert rig.admit_once().started == 1
         rig.target.end(rig.target.given[-1])
         rig.settle_once()
-    completed = [row for row in rig.rows(made) if row.phase is Phase.COMPLETED]
+    completed = [row for row in rig.rows(schedule) if row.phase is Phase.COMPLETED]
     assert len(completed) == 5
-    kept = rig.store.find(made.owner.tenant, made.schedule_id)
+    kept = rig.store.find(schedule.owner.tenant, schedule.schedule_id)
     assert (kept.schedule.phase, kept.counters.total, kept.counters.successful) == (SchedulePhase.ACTIVE, 5, 5)

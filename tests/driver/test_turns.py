@@ -49,7 +49,7 @@ def test_two_schedules_take_turns_in_a_session(rig):
     first = rig.create("first", target=target(), overlap_policy=Queue(), **QUIET)
     second = rig.create("second", target=target(kind=SessionType.RESUMABLE), overlap_policy=Allow(), **QUIET)
     elsewhere = rig.create("elsewhere", target=OnDemandSessionTarget(create=SPEC, action=PROMPT), **QUIET)
-    one = rig.add(first, "a")
+    occurrence = rig.add(first, "a")
     assert shift(rig).started == 1
     two = rig.add(second, "b")
     rig.advance(SECOND)
@@ -58,7 +58,7 @@ def test_two_schedules_take_turns_in_a_session(rig):
     shift(rig)
     assert rig.row(other).phase is Phase.DISPATCHING
     assert {rig.row(each).waiting_for for each in (two, three)} == {Reason.TARGET_BUSY}
-    for ended, following in ((one, two), (two, three)):
+    for ended, following in ((occurrence, two), (two, three)):
         [given] = [each for each in rig.target.given if each.occurrence.id == ended.id]
         rig.target.end(given)
         rig.settle_once()

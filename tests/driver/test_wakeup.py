@@ -131,7 +131,7 @@ def test_what_was_too_late_when_it_was_claimed_is_planned_at_once():
     async def story():
         place = Sleepy(store=Blocking(MemoryStore(SystemClock().micros)))
         then = place.system.micros() - 8 * HOUR  # longer than a lease, which is no reason to be late
-        made = place.create(
+        schedule = place.create(
             trigger=IntervalTrigger(86_400, start_at=from_micros(then)),
             misfire_policy=misfire.Skip(grace=SECOND),
             created=then - SECOND,
@@ -146,7 +146,7 @@ def test_what_was_too_late_when_it_was_claimed_is_planned_at_once():
             await place.sink.until(gaps)
         assert place.row(lost.occurrence).phase is Phase.MISFIRED
         assert [row.id for row in gaps(place.sink.told)] == [lost.occurrence.id]
-        assert made.uid == lost.occurrence.uid
+        assert schedule.uid == lost.occurrence.uid
 
     asyncio.run(story())
 
@@ -154,8 +154,8 @@ def test_what_was_too_late_when_it_was_claimed_is_planned_at_once():
 def test_what_came_to_wait_when_its_place_had_just_become_free_is_claimed_at_once():
     async def story():
         place = Sleepy(store=Blocking(MemoryStore(SystemClock().micros)))
-        made = place.create(overlap_policy=overlap.Queue())
-        first = place.add(made, "first")
+        schedule = place.create(overlap_policy=overlap.Queue())
+        first = place.add(schedule, "first")
         async with place.running() as loop:
             running = await place.started(first)
 
@@ -165,7 +165,7 @@ def test_what_came_to_wait_when_its_place_had_just_become_free_is_claimed_at_onc
                 await place.asleep()
 
             after_one_more(place, on_loop(make_room))
-            second = place.add(made, "second")
+            second = place.add(schedule, "second")
             loop.wake()
             await place.started(second)
 
@@ -175,16 +175,16 @@ def test_what_came_to_wait_when_its_place_had_just_become_free_is_claimed_at_onc
 def test_what_follows_an_occurrence_that_ended_without_a_run_is_planned_at_once():
     async def story():
         place = Sleepy(store=Blocking(MemoryStore(SystemClock().micros)))
-        made = place.create(overlap_policy=overlap.Skip())
-        first = place.add(made, "first")
+        schedule = place.create(overlap_policy=overlap.Skip())
+        first = place.add(schedule, "first")
         async with place.running() as loop:
             await place.started(first)
-            follower = place.follow(made)
+            follower = place.follow(schedule)
             loop.wake()
             await place.asleep()
             place.sink.take()
             after_one_more(place, on_loop(place.asleep))
-            place.add(made, "second")
+            place.add(schedule, "second")
             loop.wake()
             await place.planned(follower)
 
@@ -194,11 +194,11 @@ def test_what_follows_an_occurrence_that_ended_without_a_run_is_planned_at_once(
 def test_what_follows_a_run_begins_when_that_has_ended():
     async def story():
         place = Sleepy()
-        made = place.create(overlap_policy=overlap.Skip())
-        follower = place.follow(made)
-        one = place.add(made, "one")
+        schedule = place.create(overlap_policy=overlap.Skip())
+        follower = place.follow(schedule)
+        occurrence = place.add(schedule, "one")
         async with place.running():
-            running = await place.started(one)
+            running = await place.started(occurrence)
             await place.asleep()
             place.target.end(running)
             await place.began(follower)
@@ -213,12 +213,12 @@ def test_a_function_that_can_be_imported_at_last_is_served_at_once(monkeypatch):
         place = Sleepy()
         trusted = replace(factories.schedule(trigger=EventTrigger("seen")), source="embedded")
         place.store.store.create([first_plan(trusted, lookahead=0)])
-        one = place.add(trusted, "one")
+        occurrence = place.add(trusted, "one")
         place.target.offered = ["function:other"]
         async with place.running():
             await turns(lambda: place.store.calls["beat"] > 1)  # it has tried
             place.target.can_import = {ROUTE}
-            await place.started(one)
+            await place.started(occurrence)
 
     asyncio.run(story())
 
@@ -228,12 +228,12 @@ def test_what_has_overstayed_its_deadline_is_ended_without_waiting_for_the_next_
 
     async def story():
         place = Sleepy()
-        made = place.create(overlap_policy=overlap.CancelRunning(cancel_grace=SECOND // 10))
-        first = place.add(made, "first")
+        schedule = place.create(overlap_policy=overlap.CancelRunning(cancel_grace=SECOND // 10))
+        first = place.add(schedule, "first")
         async with place.running() as loop:
             await place.started(first)
             await turns(lambda: place.store.calls["orphans"])
-            second = place.add(made, "second")
+            second = place.add(schedule, "second")
             loop.wake()
             await place.started(second)
         ended = place.row(first)
@@ -245,11 +245,11 @@ def test_what_has_overstayed_its_deadline_is_ended_without_waiting_for_the_next_
 def test_a_run_that_another_process_asks_to_stop_hears_of_it_before_its_lease_is_renewed():
     async def story():
         place = Sleepy(store=Shared(MemoryStore(SystemClock().micros)))
-        one = place.add(place.create(), "one")
+        occurrence = place.add(place.create(), "one")
         async with place.running():
-            running = await place.started(one)
+            running = await place.started(occurrence)
             await turns(lambda: place.store.calls["clock"])  # leases are renewed in an hour again
-            assert place.store.store.request_stop(one.id)
+            assert place.store.store.request_stop(occurrence.id)
             place.store.has_changed = True
             await turns(lambda: running.stop_reason is Reason.CANCELLED)
 

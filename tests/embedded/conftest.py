@@ -22,23 +22,23 @@ def url(request, tmp_path):
 @pytest.fixture
 def keeper(url):
     """A scheduler on each kind of store; it is closed in the end."""
-    made = Scheduler(url)
-    yield made
-    made.stop(wait=False)
-    made.close()
+    scheduler = Scheduler(url)
+    yield scheduler
+    scheduler.stop(wait=False)
+    scheduler.close()
 
 
 @pytest.fixture
 def open_on_file(tmp_path):
     """Open schedulers on one file; all of them are closed in the end."""
-    made = []
+    collected = []
 
     def make(**settings):
-        made.append(Scheduler(f"sqlite:///{tmp_path / 'shared.db'}", **settings))
-        return made[-1]
+        collected.append(Scheduler(f"sqlite:///{tmp_path / 'shared.db'}", **settings))
+        return collected[-1]
 
     yield make
-    for scheduler in made:
+    for scheduler in collected:
         scheduler.stop(wait=False)
         scheduler.close()
 

@@ -69,7 +69,7 @@ def test_a_session_is_created_spoken_to_archived_and_deleted(scheduler):
         (AgentSettings(remote="http://127.0.0.1:9"), True),
     ],
 )
-def test_a_model_that_nobody_knows_is_refused_or_warned_of(agents, is_known):
+def test_a_model_that_is_unknown_is_refused_or_warned_of(agents, is_known):
     action = {"type": "prompt", "prompt": "Go."}
     session = {"target_kind": "session", "type": "materialize_on_demand_session", "action": action}
     targets = [
@@ -82,9 +82,9 @@ def test_a_model_that_nobody_knows_is_refused_or_warned_of(agents, is_known):
         service, trigger = scheduler._service(), {"type": "interval", "every_seconds": 3_600}
         for target in targets:
             document = {"trigger": trigger, "target": target}
-            made = perform(service, LOCAL, "schedule/create", document)
+            response = perform(service, LOCAL, "schedule/create", document)
             [checked] = perform(service, LOCAL, "schedule/check", {"schedules": [document]})["checks"]
-            for answer in (made, checked):
+            for answer in (response, checked):
                 assert any("'tset' has no provider" in one for one in answer["warnings"]) is not is_known
         fine = {"trigger": trigger, "target": session | {"create": {"model": "claude-sonnet-4-5"}}}
         assert not any("provider" in one for one in perform(service, LOCAL, "schedule/create", fine)["warnings"])
@@ -131,7 +131,7 @@ def test_a_budget_keeps_a_session_from_spending_and_usage_is_reported(scheduler)
     [
         (lambda one: one.create_session(modell="test"), InvalidSchedule, "^modell: "),
         (lambda one: one.sessions(state="busy"), InvalidSchedule, "^state: .*idle.*archived"),
-        (lambda one: one.sessions(limit=0), InvalidSchedule, "^limit: must be a whole number from 1 on"),
+        (lambda one: one.sessions(limit=0), InvalidSchedule, "^limit: must be an integer from 1 on"),
         (lambda one: one.send_message("desk", "Hi"), NotFound, "^session_id: there is no session 'desk'"),
         (lambda one: one.set_budget("team", "a", period="day", max_tokens=1), InvalidSchedule, "^scope: .*tenant"),
         (lambda one: one.set_budget("user", "a", period="week", max_tokens=1), InvalidSchedule, "^period: .*month"),
@@ -165,8 +165,8 @@ def test_without_agents_a_message_can_be_sent_but_not_waited_for():
 def test_the_members_of_a_mob_are_sessions():
     async def main():
         async with AsyncScheduler(agents="embedded", agent_model="test") as scheduler:
-            made = await scheduler.create_mob("triage", [{"member_id": "lead", "model": "test"}])
-            assert [one.mob_id for one in await scheduler.mobs()] == ["triage"] == [made.mob_id]
+            mob = await scheduler.create_mob("triage", [{"member_id": "lead", "model": "test"}])
+            assert [one.mob_id for one in await scheduler.mobs()] == ["triage"] == [mob.mob_id]
             [member] = await scheduler.sessions(mob_id="triage")
             assert (await scheduler.send_message(member.session_id, "Who are you?"))["text"] == ANSWER
             assert (await scheduler.usage("model")).groups[0].key == "test"

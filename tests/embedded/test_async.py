@@ -220,13 +220,13 @@ class TestTheLoopIsNeverKeptWaiting:
                 scheduler.update(job_id, labels={"team": "a"}),
                 scheduler.get_job(job_id),
             ]
-            asked = asyncio.gather(*calls)
+            tasks = asyncio.gather(*calls)
             for _ in range(100):  # turns of the loop, while both the calls and what is due wait for the file
                 await soon(0.01)
-            has_answered = asked.done()
+            has_answered = tasks.done()
             let_go.set()
             was_told = await holding
-            await asyncio.wait_for(asked, SOON)
+            await asyncio.wait_for(tasks, SOON)
             await scheduler.stop()
             await scheduler.close()
             return has_answered, was_told
@@ -381,8 +381,8 @@ class TestAnswers:
         await asyncio.wait_for(begun.wait(), SOON)
         await scheduler.stop(wait=False)
         await asyncio.wait_for(cancelled.wait(), SOON)
-        [one] = await scheduler.occurrences(job_id)
-        assert (str(one.phase), one.attempt) == ("pending", 0)
+        [occurrence] = await scheduler.occurrences(job_id)
+        assert (str(occurrence.phase), occurrence.attempt) == ("pending", 0)
 
     @on_loop
     async def test_a_stop_with_a_timeout_waits_that_long(self, scheduler):

@@ -27,10 +27,10 @@ SELDOM = 600.0
 
 @pytest.fixture
 def keeper(url):
-    made = Scheduler(url, lease=SELDOM)
-    yield made
-    made.stop(wait=False)
-    made.close()
+    scheduler = Scheduler(url, lease=SELDOM)
+    yield scheduler
+    scheduler.stop(wait=False)
+    scheduler.close()
 
 
 def nothing():

@@ -49,7 +49,7 @@ class TestRunning:
     @pytest.mark.parametrize(
         "error", [KeyError("k"), LookupError(), ArithmeticError(), MemoryError(), BaseException("b"), SystemExit(1)]
     )
-    def test_whatever_is_raised_is_recorded_and_the_job_comes_again(self, by_hand, error):
+    def test_any_exception_is_recorded_and_the_job_runs_again(self, by_hand, error):
         calls = []
 
         def fail():
@@ -281,11 +281,11 @@ class TestPersistence:
 
 
 def _next(trigger, count):
-    found, instant = [], MONDAY
+    collected, instant = [], MONDAY
     for _ in range(count):
         instant = trigger.next_after(instant)
-        found.append(instant)
-    return found
+        collected.append(instant)
+    return collected
 
 
 def test_the_names_that_people_know_are_here(by_hand):

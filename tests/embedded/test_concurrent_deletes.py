@@ -26,27 +26,27 @@ def schedulers(request, tmp_path):
 
 
 def test_a_name_is_declared_run_and_changed_while_others_delete_it(schedulers):
-    told = []
+    collected = []
 
     def act(number):
         """Each scheduler declares in one thread, and deletes what the other declares in the next."""
         scheduler, what = schedulers[number % 2], ("declare", "delete", "use")[number // 2]
         for turn in range(TIMES):
             if what == "declare":
-                told.append(keep(scheduler, work, name="shared", trigger=NEVER, labels={"by": f"{number}/{turn}"}))
+                collected.append(keep(scheduler, work, name="shared", trigger=NEVER, labels={"by": f"{number}/{turn}"}))
                 continue
             try:
                 if what == "delete":
-                    scheduler.delete(told[-1] if told else "shared")
+                    scheduler.delete(collected[-1] if collected else "shared")
                 else:
-                    scheduler.update(told[-1] if told else "shared", timeout=turn + 1)
-                    scheduler.run_now(told[-1], wait=False)
+                    scheduler.update(collected[-1] if collected else "shared", timeout=turn + 1)
+                    scheduler.run_now(collected[-1], wait=False)
                     scheduler.emit("seen")
             except NotFound:
                 pass  # it was deleted, and nobody has declared it again yet
 
     together(6, act)
-    assert len(told) == 2 * TIMES
-    assert len(set(told)) == 1, "a name stands for one id"
+    assert len(collected) == 2 * TIMES
+    assert len(set(collected)) == 1, "a name stands for one id"
     last = keep(schedulers[0], work, name="shared", trigger=NEVER)
     assert schedulers[1].get_job(last).name == "shared"

@@ -49,9 +49,9 @@ class Clockwork:
 
 @pytest.fixture
 def memory():
-    made = Scheduler()
-    yield made
-    made.stop(wait=False)
+    scheduler = Scheduler()
+    yield scheduler
+    scheduler.stop(wait=False)
 
 
 class TestTriggers:

@@ -42,8 +42,8 @@ def row(title, at_least_once, at_most_once, kinds=("",)):
     def keep(play):
         for kind in kinds:
             name = f"{play.__name__} {kind}".strip()
-            told = functools.partial(play, kind=kind) if kind else play
-            ROWS[name] = (title, told, {"at_least_once": at_least_once, "at_most_once": at_most_once})
+            play_kind = functools.partial(play, kind=kind) if kind else play
+            ROWS[name] = (title, play_kind, {"at_least_once": at_least_once, "at_most_once": at_most_once})
         return play
 
     return keep
@@ -66,21 +66,23 @@ class Stage:
         return sent or (marks.read_text().count("begun") if marks.exists() else 0)
 
     def function(self, how, *, seconds=0, **options):
-        for one in DELIVERIES:
-            args = [self.marks(one), how, seconds]
-            self.jobs[one] = self.scheduler.schedule(
-                worker_functions.begins, name=one, args=args, retries=TWICE, delivery=one, **options
+        for delivery in DELIVERIES:
+            args = [self.marks(delivery), how, seconds]
+            self.jobs[delivery] = self.scheduler.schedule(
+                worker_functions.begins, name=delivery, args=args, retries=TWICE, delivery=delivery, **options
             )
 
     def program(self, what, **options):
-        for one in DELIVERIES:
-            argv = ["sh", "-c", LASTING.format(what=what), self.marks(one)]
-            self.jobs[one] = self.scheduler.schedule_command(argv, name=one, retries=TWICE, delivery=one, **options)
+        for delivery in DELIVERIES:
+            argv = ["sh", "-c", LASTING.format(what=what), self.marks(delivery)]
+            self.jobs[delivery] = self.scheduler.schedule_command(
+                argv, name=delivery, retries=TWICE, delivery=delivery, **options
+            )
 
     def request(self, url):
-        for one in DELIVERIES:
-            target = {"target_kind": "http", "url": f"{url}/{one}", "timeout_seconds": SOON}
-            self.jobs[one] = self.scheduler.schedule(target, name=one, retries=TWICE, delivery=one)
+        for delivery in DELIVERIES:
+            target = {"target_kind": "http", "url": f"{url}/{delivery}", "timeout_seconds": SOON}
+            self.jobs[delivery] = self.scheduler.schedule(target, name=delivery, retries=TWICE, delivery=delivery)
 
     def begun(self):
         """Wait until both have begun once."""
@@ -88,11 +90,11 @@ class Stage:
 
     def ends(self):
         """How both have ended."""
-        found = {}
+        collected = {}
         for delivery, job in self.jobs.items():
             [one] = eventually(lambda job=job: self._ended(job))
-            found[delivery] = f"{one.phase}/{one.reason}"
-        return found
+            collected[delivery] = f"{one.phase}/{one.reason}"
+        return collected
 
     def _ended(self, job):
         return [one for one in self.scheduler.occurrences(job) if str(one.phase) in FINAL]
@@ -160,14 +162,14 @@ def process_died_first(stage):
         sys.modules.pop("fragile", None)
         import fragile  # noqa: PLC0415 - it was just written
 
-        for one in DELIVERIES:
-            stage.jobs[one] = stage.scheduler.schedule(
+        for delivery in DELIVERIES:
+            stage.jobs[delivery] = stage.scheduler.schedule(
                 fragile.begins,
-                args=[stage.marks(one), "", 0],
-                name=one,
+                args=[stage.marks(delivery), "", 0],
+                name=delivery,
                 executor="process",
                 retries={**TWICE, "max_attempts": 5},
-                delivery=one,
+                delivery=delivery,
             )
         stage.scheduler.start()
         stage.ends()
@@ -193,8 +195,10 @@ def program_killed(stage):
     ("delivery_failed/attempts_exhausted", 0),
 )
 def program_missing(stage):
-    for one in DELIVERIES:
-        stage.jobs[one] = stage.scheduler.schedule_command(["/no/such/program"], name=one, retries=TWICE, delivery=one)
+    for delivery in DELIVERIES:
+        stage.jobs[delivery] = stage.scheduler.schedule_command(
+            ["/no/such/program"], name=delivery, retries=TWICE, delivery=delivery
+        )
     stage.scheduler.start()
 
 

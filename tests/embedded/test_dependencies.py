@@ -232,7 +232,7 @@ def test_a_paused_upstream_skips_and_so_does_what_depends_on_it(rig):
     assert rig.run_until(NOON + timedelta(minutes=2)) == ["a", "b"]
 
 
-def test_what_a_pause_of_the_follower_swallowed_is_recorded(rig):
+def test_what_a_pause_of_the_follower_skipped_is_recorded(rig):
     a = rig.job("a", trigger=EVERY_MINUTE)
     b = rig.job("b", depends_on=[a])
     assert rig.run_until(NOON) == ["a", "b"]

@@ -68,9 +68,9 @@ class TestOrder:
             gate.opened.set()
             assert ran.wait(SOON)
             ended(keeper, second)
-        [one] = keeper.runs(first)
+        [run] = keeper.runs(first)
         [other] = keeper.runs(second)
-        assert one.ended <= other.started
+        assert run.ended <= other.started
 
     def test_one_that_is_added_while_it_runs_holds_from_then_on(self, keeper, log):
         gate = Gate()

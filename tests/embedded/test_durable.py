@@ -14,14 +14,14 @@ from tests.embedded.waiting import NEVER, SOON, ended, eventually, phases
 @pytest.fixture
 def open_scheduler(tmp_path):
     """Open schedulers on one file; all of them are stopped in the end."""
-    made = []
+    collected = []
 
     def make(**settings):
-        made.append(Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", **settings))
-        return made[-1]
+        collected.append(Scheduler(f"sqlite:///{tmp_path / 'jobs.db'}", **settings))
+        return collected[-1]
 
     yield make
-    for scheduler in made:
+    for scheduler in collected:
         scheduler.stop(wait=False)
 
 
@@ -111,7 +111,7 @@ class TestRestarts:
         first.run_now(job)
         assert [run.result for run in open_scheduler().runs(job)] == [{"rows": 3}]
 
-    def test_an_error_that_cannot_be_encoded_is_kept_all_the_same(self, open_scheduler):
+    def test_an_error_that_cannot_be_encoded_is_kept_anyway(self, open_scheduler):
         def fail():
             raise ValueError("a file named \udcff")
 

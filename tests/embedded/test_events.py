@@ -65,8 +65,8 @@ class TestDelivery:
             "emitted_at": None,
         }
         assert context.event["emitted_at"] == context.nominal_at.isoformat().replace("+00:00", "Z")
-        [one] = scheduler.occurrences(job)
-        assert one.origin == f"event:{event_id}"
+        [occurrence] = scheduler.occurrences(job)
+        assert occurrence.origin == f"event:{event_id}"
 
     def test_only_what_matches_is_triggered(self, scheduler):
         big = listen(scheduler, lambda: "big", EventTrigger("upload", {"size": {"gte": 10}}))
@@ -113,7 +113,7 @@ class TestDelivery:
             ended(scheduler, last)
         assert phases(scheduler, job) == ["completed"]
 
-    def test_a_job_hears_nothing_from_before_its_time(self, scheduler):
+    def test_a_job_gets_no_events_from_before_its_creation(self, scheduler):
         scheduler.emit("upload")
         job = listen(scheduler, lambda: None, EventTrigger("upload"))
         with scheduler:
@@ -256,6 +256,6 @@ def test_events_can_be_tried_with_a_clock_that_stands_still():
     assert driver.run_due() == []
     [run] = driver.run_until(datetime(2026, 3, 1, 0, 1, tzinfo=UTC))
     assert run.result == "a"
-    [one] = scheduler.occurrences(job)
-    assert one.nominal_at == datetime(2026, 3, 1, tzinfo=UTC)
-    assert one.due_at > one.nominal_at
+    [occurrence] = scheduler.occurrences(job)
+    assert occurrence.nominal_at == datetime(2026, 3, 1, tzinfo=UTC)
+    assert occurrence.due_at > occurrence.nominal_at

@@ -34,28 +34,28 @@ class TestAnswers:
     def test_of_one_that_ran_and_of_a_time_that_it_does_not_name(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, trigger=MINUTELY)
         by_hand.pass_time(60)
-        told, then = by_hand.scheduler.explain(job_id), by_hand.scheduler.explain(job_id, START + MINUTE)
+        explanation, then = by_hand.scheduler.explain(job_id), by_hand.scheduler.explain(job_id, START + MINUTE)
         [ran] = [one for one in by_hand.scheduler.occurrences(job_id) if str(one.phase) == "completed"]
-        for one in (told, then):
+        for one in (explanation, then):
             assert (one["schedule_id"], one["occurrence_id"], one["phase"]) == (job_id, ran.id, "completed")
             assert list(decisions(one)) == [*Rule]
             assert decisions(one)["runs"] == "succeeded"
-        assert "12:02:00 UTC" in told["summary"]  # when it is next due
+        assert "12:02:00 UTC" in explanation["summary"]  # when it is next due
         between = by_hand.scheduler.explain(job_id, START + MINUTE / 2)
         assert (between["occurrence_id"], decisions(between)["trigger"]) == (None, "not_named")
         assert between["summary"].startswith("Nothing ran at 2030-03-17 12:00:30 UTC: ")
 
     def test_of_one_that_has_not_been_due_yet(self, by_hand):
-        told = by_hand.scheduler.explain(keep(by_hand.scheduler, nothing, trigger=MINUTELY))
-        assert (told["at"], told["phase"]) == ("2030-03-17T12:01:00Z", "pending")
-        assert told["summary"] == "It has not run yet: it is due at 2030-03-17 12:01:00 UTC."
+        explanation = by_hand.scheduler.explain(keep(by_hand.scheduler, nothing, trigger=MINUTELY))
+        assert (explanation["at"], explanation["phase"]) == ("2030-03-17T12:01:00Z", "pending")
+        assert explanation["summary"] == "It has not run yet: it is due at 2030-03-17 12:01:00 UTC."
 
     def test_of_one_that_was_too_late(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, trigger=OnceTrigger(START + MINUTE), misfire="skip")
         assert by_hand.pass_time(3_600) == []
-        told = by_hand.scheduler.explain(job_id)
-        assert (told["phase"], decisions(told)["misfire"]) == ("misfired", "late")
-        assert "`skip`" in told["summary"]
+        explanation = by_hand.scheduler.explain(job_id)
+        assert (explanation["phase"], decisions(explanation)["misfire"]) == ("misfired", "late")
+        assert "`skip`" in explanation["summary"]
 
     def test_of_one_that_another_was_in_the_way_of(self, keeper):
         def once_more():
@@ -65,19 +65,23 @@ class TestAnswers:
         job_id = keep(keeper, once_more, trigger=NEVER)
         keeper.run_now(job_id)
         [skipped] = [one for one in keeper.occurrences(job_id) if str(one.phase) == "skipped"]
-        told = keeper.explain(job_id, skipped.nominal_at)
-        assert (told["occurrence_id"], told["phase"], decisions(told)["overlap"]) == (skipped.id, "skipped", "overlap")
+        explanation = keeper.explain(job_id, skipped.nominal_at)
+        assert (explanation["occurrence_id"], explanation["phase"], decisions(explanation)["overlap"]) == (
+            skipped.id,
+            "skipped",
+            "overlap",
+        )
 
     def test_of_a_paused_one(self, by_hand):
         job_id = keep(by_hand.scheduler, nothing, trigger=MINUTELY)
         by_hand.scheduler.pause(job_id)
         by_hand.pass_time(90)
-        told = by_hand.scheduler.explain(job_id, at=START + MINUTE)
-        assert decisions(told)["pause"] == "paused"
-        assert "paused" in told["summary"]
+        explanation = by_hand.scheduler.explain(job_id, at=START + MINUTE)
+        assert decisions(explanation)["pause"] == "paused"
+        assert "paused" in explanation["summary"]
         by_hand.scheduler.resume(job_id)
-        told = by_hand.scheduler.explain(job_id, at=START + MINUTE)
-        assert (told["phase"], decisions(told)["pause"]) == ("skipped", "paused")
+        explanation = by_hand.scheduler.explain(job_id, at=START + MINUTE)
+        assert (explanation["phase"], decisions(explanation)["pause"]) == ("skipped", "paused")
 
     @pytest.mark.parametrize("how", ["cancel", "delete"])
     def test_of_one_that_is_gone(self, by_hand, how):
@@ -93,24 +97,24 @@ def test_it_is_the_answer_of_a_server_whichever_way_the_instant_is_written(by_ha
     by_hand.pass_time(60)
     assert by_hand.scheduler.explain(job_id).to_document() == told_by_a_server(by_hand, job_id)
     for at in (START + MINUTE, "2030-03-17T12:01:00Z", "2030-03-17T13:01:00+01:00"):
-        told = by_hand.scheduler.explain(job_id, at)
-        assert told.to_document() == told_by_a_server(by_hand, job_id, at="2030-03-17T12:01:00Z")
-        assert (told.schedule_id, told.at, told.phase) == (job_id, START + MINUTE, "completed")
-        assert [step.rule for step in told.steps] == [*Rule]
-        assert told["summary"] == told.summary
+        explanation = by_hand.scheduler.explain(job_id, at)
+        assert explanation.to_document() == told_by_a_server(by_hand, job_id, at="2030-03-17T12:01:00Z")
+        assert (explanation.schedule_id, explanation.at, explanation.phase) == (job_id, START + MINUTE, "completed")
+        assert [step.rule for step in explanation.steps] == [*Rule]
+        assert explanation["summary"] == explanation.summary
 
 
 def test_it_changes_nothing_and_what_is_done_to_the_answer_reaches_no_record(by_hand):
     job_id = keep(by_hand.scheduler, nothing, trigger=MINUTELY)
     by_hand.clock.advance(3_600)
     before = by_hand.scheduler.occurrences(job_id)
-    told = by_hand.scheduler.explain(job_id)
-    for step in told.steps:
+    explanation = by_hand.scheduler.explain(job_id)
+    for step in explanation.steps:
         for fact in step.facts.values():
             if isinstance(fact, dict | list):
                 fact.clear()
     assert by_hand.scheduler.occurrences(job_id) == before
-    assert by_hand.scheduler.explain(job_id) != told
+    assert by_hand.scheduler.explain(job_id) != explanation
 
 
 class TestRefusals:

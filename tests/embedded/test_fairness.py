@@ -18,7 +18,7 @@ FEW = 300
 
 def declared(scheduler, user, count, due):
     """So many schedules of a user, all due at one instant; the function has the name of the user."""
-    made = [
+    schedules = [
         factories.schedule(
             f"{user}-{number}",
             owner=Owner(tenant="acme", user=user),
@@ -30,7 +30,7 @@ def declared(scheduler, user, count, due):
         for number in range(count)
     ]
     lookahead = scheduler._runtime.timing.lookahead
-    assert all(scheduler._store.create([first_plan(one, lookahead=lookahead) for one in made]))
+    assert all(scheduler._store.create([first_plan(one, lookahead=lookahead) for one in schedules]))
 
 
 def test_the_single_run_of_one_owner_does_not_wait_for_the_backlog_of_another(url):

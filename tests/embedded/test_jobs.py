@@ -47,7 +47,7 @@ class TestOneThatRunsOnce:
         assert (job.status, job.run_count, job.last_result, job.next_run) == (JobStatus.FAILED, 1, None, None)
         assert job.last_error.rstrip().endswith("KeyError: 'missing'")
 
-    def test_one_that_will_be_tried_again_is_pending_until_it_has_failed_for_good(self, by_hand):
+    def test_one_that_will_be_tried_again_is_pending_until_it_has_failed_finally(self, by_hand):
         job_id = keep(by_hand.scheduler, fail, retries=1)
         by_hand.driver.run_due()
         between = by_hand.job(job_id)
@@ -235,7 +235,7 @@ class TestLeaving:
 
 class TestListing:
     def test_every_status_is_listed_apart_oldest_first(self, by_hand):
-        scheduler, made = by_hand.scheduler, {}
+        scheduler, collected = by_hand.scheduler, {}
         plans = {
             "completed": lambda: keep(scheduler, nothing),
             "failed": lambda: keep(scheduler, fail),
@@ -245,19 +245,19 @@ class TestListing:
         }
         for each in range(2):
             for name, make in plans.items():
-                made.setdefault(name, []).append(make())
+                collected.setdefault(name, []).append(make())
                 by_hand.clock.advance(1 + each)
-        for paused in made["paused"]:
+        for paused in collected["paused"]:
             scheduler.pause(paused)
-        for cancelled in made["cancelled"]:
+        for cancelled in collected["cancelled"]:
             scheduler.cancel(cancelled)
         by_hand.driver.run_due()
-        for name, ids in made.items():
+        for name, ids in collected.items():
             assert [job.id for job in scheduler.list_jobs(name)] == ids
             assert [job.id for job in scheduler.list_jobs(JobStatus(name))] == ids
         assert scheduler.list_jobs("running") == []
         everyone = [job.id for job in scheduler.list_jobs()]
-        assert everyone == [ids[each] for each in range(2) for name, ids in made.items() if name != "cancelled"]
+        assert everyone == [ids[each] for each in range(2) for name, ids in collected.items() if name != "cancelled"]
 
     def test_those_that_left_are_in_the_order_of_their_making_too(self, keeper):
         jobs = [keep(keeper, nothing, trigger=NEVER) for _ in range(3)]
@@ -358,11 +358,11 @@ class TestAsking:
         assert {by_hand.job(job_id), by_hand.job(job_id)} == {by_hand.job(job_id)}
 
     def test_it_can_be_asked_for_from_the_job_itself(self, keeper):
-        told = []
-        job_id = keep(keeper, lambda context: told.append(keeper.get_job(context.schedule_id)))
+        collected = []
+        job_id = keep(keeper, lambda context: collected.append(keeper.get_job(context.schedule_id)))
         with keeper:
             ended(keeper, job_id)
-        [job] = told
+        [job] = collected
         assert isinstance(job, Job)
         assert (job.id, job.status) == (job_id, JobStatus.RUNNING)
 

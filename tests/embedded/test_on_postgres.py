@@ -37,14 +37,14 @@ def two():
 @pytest.fixture
 def opened(database):
     """Open schedulers on one database; all of them are closed in the end."""
-    made = []
+    collected = []
 
     def make(kind=Scheduler, **settings):
-        made.append(kind(database.url, **settings))
-        return made[-1]
+        collected.append(kind(database.url, **settings))
+        return collected[-1]
 
     yield make
-    for scheduler in made:
+    for scheduler in collected:
         if isinstance(scheduler, Scheduler):
             scheduler.stop(timeout=5)
             scheduler.close()
@@ -67,8 +67,8 @@ def test_a_run_by_hand_is_waited_for(opened):
     assert scheduler.run_now(job, payload={"day": 1}) == {"day": 1}
     [run] = scheduler.runs(job)
     assert (run.outcome, run.result) == ("completed", {"day": 1})
-    told = scheduler.explain(job)
-    assert (told["occurrence_id"], told["phase"]) == (run.occurrence_id, "completed")
+    explanation = scheduler.explain(job)
+    assert (explanation["occurrence_id"], explanation["phase"]) == (run.occurrence_id, "completed")
 
 
 def test_an_event_triggers_what_listens_for_it(opened):
@@ -125,13 +125,13 @@ def test_a_database_that_is_not_there_is_shown_without_its_password(postgres):
     url = postgres.url("nowhere").replace("noonmark@", "noonmark:secret@")
     scheduler = Scheduler(url)
     scheduler.every(hours=1)(one)
-    with pytest.raises(StoreUnavailable) as told:
+    with pytest.raises(StoreUnavailable) as caught:
         scheduler.start()
-    assert "nowhere" in str(told.value)
-    assert "secret" not in str(told.value)
+    assert "nowhere" in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_an_option_that_makes_no_sense_is_reported():
-    with pytest.raises(InvalidSchedule, match="pool '1' must be") as told:
+    with pytest.raises(InvalidSchedule, match="pool '1' must be") as caught:
         Scheduler("postgresql://127.0.0.1/jobs?pool=1")
-    assert told.value.field == "store"
+    assert caught.value.field == "store"

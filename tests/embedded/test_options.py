@@ -274,11 +274,11 @@ def test_what_is_expected_of_a_schedule_and_whom_it_pings_are_options(kit):
 
 
 def test_a_schedule_that_starts_too_often_or_too_rarely_is_reported(kit, caplog):
-    told = []
+    collected = []
 
     @kit.scheduler.on_event(["schedule.too_often", "schedule.too_rare"])
     def tell(context):
-        told.append((context.event["event_type"], context.event["payload"]["count"]))
+        collected.append((context.event["event_type"], context.event["payload"]["count"]))
 
     def work():
         pass
@@ -287,18 +287,18 @@ def test_a_schedule_that_starts_too_often_or_too_rarely_is_reported(kit, caplog)
     trigger = IntervalTrigger(10, START + timedelta(seconds=10), START + timedelta(seconds=50))
     kit.scheduler.schedule(work, "busy", trigger, expected_rate=rate, max_runs=100)
     kit.run_for(59)
-    assert told == [("schedule.too_often", 3)]
+    assert collected == [("schedule.too_often", 3)]
     assert rate_of(kit.scheduler.explain("busy")) == ("too_often", 5)
     assert "busy runs too often: 3 starts within 60 s; at most 2 are expected" in caplog.text
     quiet = kit.scheduler.on_event("never")(work)
     kit.scheduler.update(quiet.job_id, expected_rate={"at_least": 1, "per_seconds": 30})
     kit.run_for(150)
-    assert told[1:] == [("schedule.too_rare", 0)] * 3
+    assert collected[1:] == [("schedule.too_rare", 0)] * 3
     assert "0 successes within 30 s; at least 1 is expected" in caplog.text
     assert rate_of(kit.scheduler.explain(quiet.job_id)) == ("too_rare", 0)
     kit.scheduler.pause(quiet.job_id)
     kit.run_for(300)
-    assert len(told) == 4
+    assert len(collected) == 4
     assert rate_of(kit.scheduler.explain(quiet.job_id)) == ("does_not_apply", None)
 
 

@@ -54,9 +54,9 @@ def either(request, keeper):
 
 @pytest.fixture
 def memory():
-    made = Scheduler()
-    yield made
-    made.stop(wait=False)
+    scheduler = Scheduler()
+    yield scheduler
+    scheduler.stop(wait=False)
 
 
 class TestResults:
@@ -89,11 +89,11 @@ class TestResults:
         assert [job.last_result for job in jobs] == [1, 2, 1]
 
     def test_no_jobs_are_left(self, either):
-        kept = either.schedule(one, name="mine", trigger=NEVER)
+        schedule = either.schedule(one, name="mine", trigger=NEVER)
         JobPipeline(either).add_stage(one, two).add_stage(one).run_sync()
         with pytest.raises(PipelineError):
             JobPipeline(either).add_stage(fail, one).run_sync()
-        assert [job.id for job in either.list_jobs()] == [kept]
+        assert [job.id for job in either.list_jobs()] == [schedule]
 
     def test_a_function_learns_about_its_run(self, memory):
         [[seen]] = JobPipeline(memory).add_stage(lambda context: context.occurrence_id).run_sync()
@@ -251,16 +251,16 @@ class TestRefusals:
 
 class TestStopping:
     def test_a_waiting_caller_gets_an_error_and_no_later_stage_begins(self, keeper):
-        gate, ran, told = Gate(), threading.Event(), []
+        gate, ran, collected = Gate(), threading.Event(), []
         keeper.register_function("gate", gate)
         keeper.register_function("ran", ran.set)
         pipeline = JobPipeline(keeper).add_stage(gate, one).add_stage(keeper._functions.find("ran").call)
 
         def wait():
             try:
-                told.append(pipeline.run_sync())
+                collected.append(pipeline.run_sync())
             except Conflict as error:
-                told.append(error.message)
+                collected.append(error.message)
 
         keeper.start()
         waiting = threading.Thread(target=wait)
@@ -268,7 +268,7 @@ class TestStopping:
         gate.wait()
         keeper.stop(wait=False)
         waiting.join(SOON)
-        [message] = told
+        [message] = collected
         assert message.startswith("the scheduler was stopped")
         gate.opened.set()
         keeper.start()
@@ -276,13 +276,13 @@ class TestStopping:
         assert (ran.is_set(), gate.runs, keeper.list_jobs("pending")) == (False, 1, [])
 
     def test_a_stop_that_waits_lets_the_stage_end(self, memory):
-        gate, told = Gate(), []
+        gate, collected = Gate(), []
 
         def wait():
             try:
-                told.append(JobPipeline(memory).add_stage(gate).add_stage(one).run_sync())
+                collected.append(JobPipeline(memory).add_stage(gate).add_stage(one).run_sync())
             except Conflict as error:
-                told.append(type(error))
+                collected.append(type(error))
 
         memory.start()
         waiting = threading.Thread(target=wait)
@@ -293,7 +293,7 @@ class TestStopping:
         gate.opened.set()
         stopping.join(SOON)
         waiting.join(SOON)
-        assert told == [Conflict]
+        assert collected == [Conflict]
         ended_job, *_ = memory.list_jobs("cancelled")
         assert phases(memory, ended_job) == ["completed"]
 

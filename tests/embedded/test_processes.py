@@ -113,8 +113,10 @@ class TestRuns:
 
     @pytest.mark.parametrize("executor", ["process", "thread"])
     def test_declared_again_it_is_the_same(self, scheduler, executor):
-        one = scheduler.schedule(worker_functions.add, args=[1], name="add", executor=executor, trigger=NEVER)
-        assert scheduler.schedule(worker_functions.add, args=[1], name="add", executor=executor, trigger=NEVER) == one
+        schedule = scheduler.schedule(worker_functions.add, args=[1], name="add", executor=executor, trigger=NEVER)
+        assert (
+            scheduler.schedule(worker_functions.add, args=[1], name="add", executor=executor, trigger=NEVER) == schedule
+        )
 
     def test_timing_out_kills_it(self, scheduler, tmp_path):
         job = scheduler.schedule(

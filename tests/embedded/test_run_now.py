@@ -218,20 +218,20 @@ class TestBesideOthers:
     def test_stopping_notifies_waiting_callers(self, scheduler, slow):
         job = scheduler.schedule(slow, trigger=NEVER)
         scheduler.start()
-        told = []
+        collected = []
 
         def wait():
             try:
                 scheduler.run_now(job)
             except Conflict as error:
-                told.append(error.message)
+                collected.append(error.message)
 
         waiting = threading.Thread(target=wait)
         waiting.start()
         assert slow.entered.acquire(timeout=SOON)
         scheduler.stop(wait=False)
         waiting.join(SOON)
-        assert told == ["the scheduler was stopped before the run had ended; it runs again after the next start"]
+        assert collected == ["the scheduler was stopped before the run had ended; it runs again after the next start"]
 
     def test_a_function_may_run_another_and_wait_for_it(self, either):
         inner = either.schedule(lambda: 5, trigger=NEVER)

@@ -86,7 +86,7 @@ def test_a_call_that_was_given_up_is_not_made_when_its_event_loop_goes_on(runtim
 
 
 def test_a_call_that_comes_while_its_loop_is_cleared_away_is_refused(runtime):
-    calls, told = Calls(), []
+    calls, collected = Calls(), []
 
     class Leaving(ThreadRunner):
         def _close_event_loop(self):
@@ -97,14 +97,14 @@ def test_a_call_that_comes_while_its_loop_is_cleared_away_is_refused(runtime):
                 queued.set()
 
             self._event_loop.call_soon_threadsafe = note
-            told.append(refused(lambda: self.call(calls)))
+            collected.append(refused(lambda: self.call(calls)))
             assert queued.wait(SOON)
             super()._close_event_loop()
 
     runner = Leaving(runtime, claims=False)
     runner.stop(0)
     runner.wait(SOON)
-    [wait] = told
+    [wait] = collected
     assert wait() == "the scheduler was stopped"
     assert (calls.made, calls.begun) == (0, 0)
 

@@ -383,22 +383,22 @@ class TestRunning:
     @pytest.mark.parametrize("limit", [-1, "a", 1.5, True])
     def test_a_limit_is_a_number_of_rows(self, scheduler, limit):
         job = scheduler.schedule(print, trigger=NEVER)
-        with pytest.raises(InvalidSchedule, match="must be a whole number from 0 on, or None for all"):
+        with pytest.raises(InvalidSchedule, match="must be an integer from 0 on, or None for all"):
             scheduler.occurrences(job, limit=limit)
 
     def test_a_thread_that_had_to_be_given_up_is_reported(self):
-        told, gone = [], threading.Event()
+        collected, gone = [], threading.Event()
 
         class Sink:
             def report(self, happenings):
-                told.extend(happenings)
+                collected.extend(happenings)
 
         scheduler = Scheduler(sink=Sink())
         job = scheduler.schedule(lambda: gone.wait(SOON), timeout=0.05)
         with scheduler:
             assert ended(scheduler, job) == ["timed_out"]
             gone.set()
-        [abandoned] = [one for one in told if isinstance(one, Abandoned)]
+        [abandoned] = [one for one in collected if isinstance(one, Abandoned)]
         assert (abandoned.occurrence.schedule_id, abandoned.threads) == (job, 1)
 
     def test_an_exit_in_a_function_ends_nothing_else(self, scheduler):
@@ -415,7 +415,7 @@ class TestRunning:
             scheduler.schedule(ran.set)
             assert ran.wait(SOON)
 
-    def test_a_sink_hears_of_everything(self):
+    def test_a_sink_gets_all_driver_events(self):
         class Sink:
             def __init__(self):
                 self.told = []
@@ -498,8 +498,8 @@ class TestStartAndStop:
         scheduler.start()
         assert entered.acquire(timeout=SOON)
         assert ended(scheduler, job) == ["completed"]
-        [one] = scheduler.occurrences(job)
-        assert one.attempt == 1
+        [occurrence] = scheduler.occurrences(job)
+        assert occurrence.attempt == 1
 
     def test_at_most_once_is_not_run_again(self, scheduler):
         entered, gate = threading.Event(), threading.Event()
@@ -513,8 +513,8 @@ class TestStartAndStop:
         assert entered.wait(SOON)
         scheduler.stop(wait=False)
         gate.set()
-        [one] = scheduler.occurrences(job)
-        assert (str(one.phase), str(one.reason)) == ("delivery_failed", "outcome_unknown")
+        [occurrence] = scheduler.occurrences(job)
+        assert (str(occurrence.phase), str(occurrence.reason)) == ("delivery_failed", "outcome_unknown")
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_function_may_stop_the_scheduler_that_runs_it(self, scheduler, is_async):
@@ -571,10 +571,10 @@ class TestPausing:
             scheduler.resume(job)
             scheduler.resume(job)
             assert ran.wait(SOON)
-        swallowed = [one for one in scheduler.occurrences(job) if str(one.reason) == "paused"]
-        assert len(swallowed) == 1
-        assert swallowed[0].missed_count >= 1
-        assert swallowed[0].missed_from <= swallowed[0].missed_to
+        skipped = [one for one in scheduler.occurrences(job) if str(one.reason) == "paused"]
+        assert len(skipped) == 1
+        assert skipped[0].missed_count >= 1
+        assert skipped[0].missed_from <= skipped[0].missed_to
 
     def test_a_paused_schedule_can_be_run_by_hand(self, scheduler):
         job = scheduler.schedule(lambda: 5, trigger=NEVER)
@@ -596,11 +596,21 @@ class TestReading:
 
     def test_an_occurrence_has_what_is_promised(self, scheduler):
         job = scheduler.schedule(nothing, trigger=NEVER)
-        [one] = scheduler.occurrences(job)
-        assert one.id.startswith("occ_")
-        assert (one.schedule_id, str(one.phase), one.origin, one.attempt) == (job, "pending", "trigger", 0)
-        assert one.nominal_at == one.due_at
-        assert (one.reason, one.missed_count, one.missed_from, one.missed_to) == (None, 0, None, None)
+        [occurrence] = scheduler.occurrences(job)
+        assert occurrence.id.startswith("occ_")
+        assert (occurrence.schedule_id, str(occurrence.phase), occurrence.origin, occurrence.attempt) == (
+            job,
+            "pending",
+            "trigger",
+            0,
+        )
+        assert occurrence.nominal_at == occurrence.due_at
+        assert (occurrence.reason, occurrence.missed_count, occurrence.missed_from, occurrence.missed_to) == (
+            None,
+            0,
+            None,
+            None,
+        )
 
     def test_a_run_has_what_is_promised(self, scheduler):
         job = scheduler.schedule(lambda: {"rows": 3}, trigger=NEVER)

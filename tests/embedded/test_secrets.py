@@ -43,9 +43,9 @@ def test_a_secret_reaches_its_host_and_is_kept_from_everybody_else(tmp_path, rec
     assert (told["status"], told["body"]["said"]) == (200, "***")
     assert MARK not in repr([first.secrets(), first.get_job(job_id), first.runs(job_id), first.occurrences(job_id)])
     first.close()
-    kept = b"".join(one.read_bytes() for one in tmp_path.glob("jobs.db*"))
-    assert b"token" in kept
-    assert MARK.encode() not in kept
+    data = b"".join(one.read_bytes() for one in tmp_path.glob("jobs.db*"))
+    assert b"token" in data
+    assert MARK.encode() not in data
     again = Scheduler(url, secret_key=f"{fresh_key()},{key}")
     assert [one.name for one in again.secrets()] == ["token"]
     assert again.run_now(job_id)["status"] == 200

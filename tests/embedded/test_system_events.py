@@ -43,7 +43,7 @@ def is_quiet(scheduler):
     return not under_way and told(scheduler) == before
 
 
-def test_an_alert_hears_of_a_failure_once_and_of_nothing_else(keeper):
+def test_an_alert_runs_once_per_failure_and_for_nothing_else(keeper):
     heard = []
 
     def alert(context):
@@ -119,7 +119,7 @@ def test_no_chain_has_more_than_two_facts(by_hand, caplog):
 
 
 @pytest.mark.parametrize("listeners", [1, 6])
-def test_of_many_that_listen_for_every_end_each_hears_of_it_and_of_the_others_once(keeper, listeners):
+def test_many_subscribers_of_all_ends_each_run_once_per_end(keeper, listeners):
     job = keep(keeper, lambda: None, trigger=GO)
     hearing = [keep(keeper, lambda: None, trigger=EventTrigger("occurrence.completed")) for _ in range(listeners)]
     with keeper:

@@ -39,9 +39,9 @@ class TestTargets:
         keeper.register_function("double", lambda number: 2 * number)
         job = keeper.schedule({"target_kind": "function", "function": "double", "args": [4]}, trigger=NEVER)
         assert keeper.run_now(job) == 8
-        told = keeper.schedule({"target_kind": "event", "event_type": "told"}, payload={"n": 2})
+        schedule = keeper.schedule({"target_kind": "event", "event_type": "told"}, payload={"n": 2})
         with keeper:
-            assert ended(keeper, told) == ["completed"]
+            assert ended(keeper, schedule) == ["completed"]
         [event] = keeper.events("told")
         assert event.payload == {"n": 2}
 
@@ -118,10 +118,10 @@ class TestReading:
 
     def test_triggers_are_the_jobs_that_events_trigger(self, keeper):
         keeper.schedule(CAT, trigger=IntervalTrigger(60))
-        one = keeper.schedule(CAT, trigger=EventTrigger("a"), name="one")
+        schedule = keeper.schedule(CAT, trigger=EventTrigger("a"), name="one")
         two = keeper.schedule(CAT, trigger=EventTrigger(["b", "c"]))
-        assert [job.id for job in keeper.triggers()] == [one, two]
-        assert [(job.id, job.name) for job in keeper.triggers("a")] == [(one, "one")]
+        assert [job.id for job in keeper.triggers()] == [schedule, two]
+        assert [(job.id, job.name) for job in keeper.triggers("a")] == [(schedule, "one")]
         assert [job.trigger for job in keeper.triggers("c")] == [EventTrigger(["b", "c"])]
         keeper.cancel(two)
         assert keeper.triggers("c") == []

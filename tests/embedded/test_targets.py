@@ -247,7 +247,7 @@ class TestRequests:
             Scheduler().schedule_http("http://host", retries=-1, expected_statuses=["ok"], timeout=-1)
         told = {one.field: one.message for one in caught.value.problems}
         assert sorted(told) == ["expected_statuses[0]", "retries", "timeout"]
-        assert told["retries"] == "must be a whole number from 0 to 99, a Retry or a mapping, not -1"
+        assert told["retries"] == "must be an integer from 0 to 99, a Retry or a mapping, not -1"
 
     def test_it_is_signed_with_the_key_of_the_program_or_of_its_store(self, receiver, tmp_path):
         with closing(Scheduler(signing_key=KEY)) as program:

@@ -185,10 +185,10 @@ class TestTriggers:
         assert declared(scheduler, job_id).overlap_policy == overlap.Skip()
         scheduler.update(job_id, trigger=EventTrigger("uploaded"))
         assert declared(scheduler, job_id).overlap_policy == overlap.Queue(queue_limit=10_000)
-        said = keep(scheduler, nothing, trigger=NEVER, misfire="catch_up_all", overlap="allow")
-        scheduler.update(said, trigger=EventTrigger("uploaded"))
-        assert declared(scheduler, said).overlap_policy == overlap.Allow()
-        assert declared(scheduler, said).misfire_policy == misfire.CatchUpAll()
+        schedule = keep(scheduler, nothing, trigger=NEVER, misfire="catch_up_all", overlap="allow")
+        scheduler.update(schedule, trigger=EventTrigger("uploaded"))
+        assert declared(scheduler, schedule).overlap_policy == overlap.Allow()
+        assert declared(scheduler, schedule).misfire_policy == misfire.CatchUpAll()
 
     def test_without_a_trigger_it_must_have_an_upstream(self, by_hand):
         head = keep(by_hand.scheduler, nothing, trigger=NEVER)

@@ -196,7 +196,7 @@ def test_another_attempt_asks_again(rig):
     assert [str(one.state) for one in rig.store.approvals(OWNER.tenant, 10)] == ["approved", "denied"]
 
 
-def test_an_approval_that_nobody_gives_expires(rig):
+def test_an_approval_without_a_decision_expires(rig):
     rig.start(rig.step("ask", approval={"expires_seconds": 3_600}), rig.step("pay", "ask"))
     assert rig.pass_time(hours=1).phase is Phase.FAILED
     assert rig.calls == []
@@ -513,7 +513,7 @@ def lose(rig, *, at_once=False):
     ],
     ids=["at most once", "handed back", "poison"],
 )
-def test_a_run_whose_node_is_lost_for_good_is_undone(rig, policies, losses, reason):
+def test_a_run_whose_node_is_lost_permanently_is_undone(rig, policies, losses, reason):
     rig.start(
         rig.step("a", compensate=rig.call("undo")),
         rig.step("wait", "a", wait={"seconds": 60}),

@@ -78,9 +78,9 @@ def either(request, keeper):
 
 class TestRunning:
     def test_the_results_are_given_by_step(self, either):
-        made = either.workflow("letters", steps=STEPS)
-        assert (made.workflow_id, made.version, made.definition["workflow_id"]) == ("letters", 1, "letters")
-        assert made.run(day="a", count=2) == RESULTS
+        workflow = either.workflow("letters", steps=STEPS)
+        assert (workflow.workflow_id, workflow.version, workflow.definition["workflow_id"]) == ("letters", 1, "letters")
+        assert workflow.run(day="a", count=2) == RESULTS
         assert either.run_workflow("letters", {"day": "a", "count": 2}) == RESULTS
         [first, second] = either.workflow_runs("letters")
         assert (str(first.phase), second.inputs) == ("completed", {"day": "a", "count": 2})
@@ -155,9 +155,9 @@ class TestRunning:
             either.run_workflow("once", {"x": 1}, key="monday")
 
     def test_a_schedule_runs_it(self, keeper):
-        made = keeper.workflow("letters", steps=STEPS)
-        job = made.schedule(trigger=NEVER, inputs={"day": "a", "count": 2}, timeout=60)
-        again = made.schedule(trigger=NEVER, inputs={"day": "a", "count": 2}, timeout=60)
+        workflow = keeper.workflow("letters", steps=STEPS)
+        job = workflow.schedule(trigger=NEVER, inputs={"day": "a", "count": 2}, timeout=60)
+        again = workflow.schedule(trigger=NEVER, inputs={"day": "a", "count": 2}, timeout=60)
         assert (again, keeper.get_job(job).name) == (job, "letters")
         assert keeper.run_now(job) == RESULTS
         with keeper:
@@ -175,7 +175,7 @@ class TestRunning:
 
 class TestWaiting:
     def test_somebody_decides(self, either):
-        made = either.workflow(
+        workflow = either.workflow(
             "publish",
             steps=[
                 rows,
@@ -183,7 +183,7 @@ class TestWaiting:
             ],
         )
         for decide, by in ((either.approve, "alice"), (either.deny, "bob")):
-            waiting = Caller(lambda: made.run(day="a", count=1))
+            waiting = Caller(lambda: workflow.run(day="a", count=1))
             [approval] = eventually(either.approvals)
             assert approval.message == 'Publish ["a0"]?'
             run = eventually(lambda: (read := either.workflow_run(approval.occurrence_id)).waiting_for and read)  # noqa: B023
@@ -218,9 +218,9 @@ class TestWaiting:
     def test_the_scheduler_is_stopped_and_another_one_goes_on(self, open_on_file):
         first, gate = open_on_file(), Gate()
         first.register_function("gate", gate)
-        made = first.workflow("gated", steps=[rows, step(after=rows)(gate_of(gate))])
+        workflow = first.workflow("gated", steps=[rows, step(after=rows)(gate_of(gate))])
         first.start()
-        waiting = Caller(lambda: made.run(day="a"))
+        waiting = Caller(lambda: workflow.run(day="a"))
         gate.wait()
         first.stop(wait=False)
         gate.opened.set()
@@ -235,15 +235,15 @@ class TestWaiting:
 
 class TestFailures:
     def test_the_step_is_named_and_the_exception_is_the_cause(self, either):
-        made = either.workflow("broken", steps=[rows, fail])
+        workflow = either.workflow("broken", steps=[rows, fail])
         with pytest.raises(RunFailed, match=r"step 'fail' failed: KeyError: 'missing' \(run occ_") as raised:
-            made.run(day="a", count=1)
+            workflow.run(day="a", count=1)
         assert (raised.value.step_id, raised.value.result) == ("fail", {"rows": ["a0"]})
         assert isinstance(raised.value.__cause__, KeyError)
         [run] = either.workflow_runs("broken")
         assert str(run.phase) == "failed"
         with pytest.raises(RunFailed, match=r"\(step 'fail' failed: KeyError: 'missing'\)"):
-            either.run_now(made.schedule(trigger=NEVER, inputs={"day": "a"}))
+            either.run_now(workflow.schedule(trigger=NEVER, inputs={"day": "a"}))
 
     def test_an_element_is_named(self, keeper):
         @step(for_each=[1, 0])
@@ -256,10 +256,10 @@ class TestFailures:
 
     def test_what_completed_is_undone(self, keeper):
         UNDONE.clear()
-        made = keeper.workflow(Etl)
-        assert made.run(day="a") == {"extract": {"day": "a"}, "load": "A"}
+        workflow = keeper.workflow(Etl)
+        assert workflow.run(day="a") == {"extract": {"day": "a"}, "load": "A"}
         with pytest.raises(RunFailed, match="disk full"):
-            made.run(day="b", broken=True)
+            workflow.run(day="b", broken=True)
         assert UNDONE == [{"day": "b"}]
 
     def test_an_event_that_undoes_one_is_an_event_of_its_own(self, keeper):
@@ -285,9 +285,9 @@ class TestFailures:
         ("inputs", "field"), [({}, "inputs.day"), ({"day": 5}, "inputs.day"), ({"day": "a", "x": 1}, "inputs.x")]
     )
     def test_inputs_that_do_not_fit(self, keeper, inputs, field):
-        made = keeper.workflow("letters", steps=STEPS)
+        workflow = keeper.workflow("letters", steps=STEPS)
         with pytest.raises(InvalidRequest) as refused:
-            made.run(**inputs)
+            workflow.run(**inputs)
         assert refused.value.field == field
 
     def test_an_unknown_run(self, keeper):
@@ -299,12 +299,12 @@ class TestFailures:
 class TestDeclaring:
     def test_nothing_is_opened_before_it_is_needed(self, tmp_path):
         scheduler = Scheduler(tmp_path / "none" / "jobs.db")
-        made = scheduler.workflow("letters", steps=STEPS)
+        workflow = scheduler.workflow("letters", steps=STEPS)
         with pytest.raises(InvalidWorkflow, match='there is no step "other"'):
             scheduler.workflow("wrong", steps=[{"id": "a", "wait": {"seconds": 1}, "depends_on": ["other"]}])
-        assert made.definition["steps"][0]["id"] == "rows"
+        assert workflow.definition["steps"][0]["id"] == "rows"
         (tmp_path / "none").mkdir()
-        assert made.version == 1
+        assert workflow.version == 1
         scheduler.close()
 
     def test_a_program_that_starts_again_finds_its_version(self, open_on_file):
@@ -330,10 +330,10 @@ class TestDeclaring:
 
     def test_the_functions_of_a_class_are_found_by_its_name(self, open_on_file):
         scheduler = open_on_file()
-        made = scheduler.workflow(Etl)
-        functions = [one["target"]["function"] for one in made.definition["steps"]]
+        workflow = scheduler.workflow(Etl)
+        functions = [one["target"]["function"] for one in workflow.definition["steps"]]
         assert functions == [f"{__name__}:Etl.extract", f"{__name__}:Etl.load"]
-        assert made.run(day="a")["load"] == "A"
+        assert workflow.run(day="a")["load"] == "A"
 
     def test_a_function_that_no_other_process_finds_is_refused_on_a_file(self, open_on_file):
         with pytest.raises(ValueError, match=r"function_name=\.\.\. or register_function"):
@@ -359,8 +359,8 @@ class TestOnALoop:
     def test_the_same_is_awaited(self, url, is_started):
         async def main():
             scheduler = AsyncScheduler(url)
-            made = scheduler.workflow("letters", steps=STEPS)
-            assert (made.version, made.definition["workflow_id"], repr(made)) == (
+            workflow = scheduler.workflow("letters", steps=STEPS)
+            assert (workflow.version, workflow.definition["workflow_id"], repr(workflow)) == (
                 *(None, "letters"),
                 "AsyncWorkflow('letters')",
             )
@@ -368,23 +368,23 @@ class TestOnALoop:
             assert (kind.workflow_id, kind.rows) == ("kind", rows)
             if is_started:
                 await scheduler.start()
-            assert await made.run(day="a", count=2) == RESULTS
+            assert await workflow.run(day="a", count=2) == RESULTS
             assert await scheduler.run_workflow("letters", {"day": "a", "count": 2}) == RESULTS
-            assert made.version == 1
-            run_id = await made.start(day="b")
+            assert workflow.version == 1
+            run_id = await workflow.start(day="b")
             assert (await scheduler.workflow_run(run_id)).inputs["day"] == "b"
             assert await scheduler.create_workflow(SLEEP) == 1
             await scheduler.cancel_workflow_run(await scheduler.run_workflow("sleepy", wait=False))
             assert len(await scheduler.workflow_runs("letters")) >= 2
             assert await scheduler.create_workflow({"workflow_id": "q", "steps": [{"id": "ask", "approval": {}}]}) == 1
-            asked = asyncio.ensure_future(scheduler.run_workflow("q"))
+            task = asyncio.ensure_future(scheduler.run_workflow("q"))
             [approval] = await asyncio.to_thread(eventually, scheduler.blocking.approvals)
             assert await scheduler.approvals() == [approval]
             await scheduler.approve(approval.approval_id)
-            assert (await asked)["ask"]["by"] == "local"
+            assert (await task)["ask"]["by"] == "local"
             for workflow_id in ("q", "sleepy"):
                 await scheduler.delete_workflow(workflow_id)
-            job = await made.schedule(trigger=NEVER, inputs={"day": "a", "count": 2})
+            job = await workflow.schedule(trigger=NEVER, inputs={"day": "a", "count": 2})
             assert await scheduler.run_now(job) == RESULTS
             assert [one.workflow_id for one in await scheduler.workflows()] == ["kind", "letters"]
             await scheduler.close()
@@ -397,7 +397,7 @@ class TestByHand:
         clock = FakeClock(START)
         scheduler = Scheduler(url, clock=clock)
         driver = ManualDriver(scheduler)
-        made = scheduler.workflow(
+        workflow = scheduler.workflow(
             "trial",
             steps=[
                 rows,
@@ -405,7 +405,7 @@ class TestByHand:
                 joined,
             ],
         )
-        run_id = made.start(day="a", count=1)
+        run_id = workflow.start(day="a", count=1)
         driver.run_due()
         run = scheduler.workflow_run(run_id)
         assert (str(run.phase), run.step("week").waiting_for) == ("pending", "time")

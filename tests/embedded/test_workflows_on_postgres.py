@@ -41,14 +41,14 @@ class Etl:
 @pytest.fixture
 def opened(database):
     """Open schedulers on one database; all of them are closed in the end."""
-    made = []
+    collected = []
 
     def open_one():
-        made.append(Scheduler(database.url))
-        return made[-1]
+        collected.append(Scheduler(database.url))
+        return collected[-1]
 
     yield open_one
-    for scheduler in made:
+    for scheduler in collected:
         scheduler.stop(wait=False)
         scheduler.close()
 

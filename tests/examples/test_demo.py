@@ -57,18 +57,18 @@ class Running:
 
 @pytest.fixture
 def start(folder):
-    made = []
+    collected = []
 
     def run():
-        made.append(Running(folder))
+        collected.append(Running(folder))
         # Should it never print what is waited for, it ends, and so does the wait.
-        limit = threading.Timer(PATIENCE, made[-1]._process.kill)  # noqa: TID251 - nobody else would end it
+        limit = threading.Timer(PATIENCE, collected[-1]._process.kill)  # noqa: TID251 - nobody else would end it
         limit.daemon = True
         limit.start()
-        return made[-1]
+        return collected[-1]
 
     yield run
-    for one in made:
+    for one in collected:
         one.close()
 
 

@@ -48,9 +48,9 @@ def spending(harness, *reports, **fields):
     """A schedule that has run once and reported usage."""
     harness.spender.reports = list(reports)
     target = {"target_kind": "function", "function": "spend"}
-    made = harness.create(**{"schedule_id": "s", "target": target, "name": "digest", **fields})
+    schedule = harness.create(**{"schedule_id": "s", "target": target, "name": "digest", **fields})
     harness.pass_by(60)
-    return made["schedule_id"]
+    return schedule["schedule_id"]
 
 
 SMALL = {"model": "small", "provider": "acme", "input_tokens": 100, "output_tokens": 20, "cost_usd": 0.25}
@@ -101,10 +101,10 @@ def test_the_forecast_follows_from_the_runs_and_the_fires_that_are_left(harness)
 @pytest.mark.parametrize("trigger", [EVERY_MINUTE, {"type": "event", "event_type": "seen"}])
 def test_what_a_new_agent_will_cost_is_unknown(harness, trigger):
     task = {"target_kind": "task", "query": "what is new"}
-    made = harness.create(target=task, trigger=trigger, budget={"max_cost_usd": 0.001})
+    schedule = harness.create(target=task, trigger=trigger, budget={"max_cost_usd": 0.001})
     why = "it has not run yet" if trigger is EVERY_MINUTE else "no trigger says how often it fires"
-    assert (made["forecast"]["p50_usd"], made["forecast"]["unknown"]) == (None, why)
-    assert (made["forecast"]["at_most_usd"] is not None) is (trigger is EVERY_MINUTE)
+    assert (schedule["forecast"]["p50_usd"], schedule["forecast"]["unknown"]) == (None, why)
+    assert (schedule["forecast"]["at_most_usd"] is not None) is (trigger is EVERY_MINUTE)
     assert harness("schedule/preview", trigger=trigger, target=task)["forecast"]["unknown"] == why
     assert harness("schedule/preview", trigger=trigger, target=REPORT)["forecast"] is None
     assert "forecast" not in harness.create()
@@ -127,14 +127,14 @@ def test_usage_is_recorded_once(harness):
 
 
 def test_usage_belongs_to_the_owner_of_what_it_is_for(harness):
-    made = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
-    run = harness("schedule/run", ADA, schedule_id=made)["occurrence_id"]
+    schedule_id = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
+    run = harness("schedule/run", ADA, schedule_id=schedule_id)["occurrence_id"]
     recorded = harness("usage/record", idempotency_key="a", occurrence_id=run, tokens=1)
-    assert (recorded["user"], recorded["schedule_id"], recorded["occurrence_id"]) == ("ada", made, run)
-    assert harness("usage/record", idempotency_key="b", schedule_id=made, tokens=1, user="bob")["user"] == "bob"
+    assert (recorded["user"], recorded["schedule_id"], recorded["occurrence_id"]) == ("ada", schedule_id, run)
+    assert harness("usage/record", idempotency_key="b", schedule_id=schedule_id, tokens=1, user="bob")["user"] == "bob"
     for caller, arguments, error, field in (
-        (ADA, {"schedule_id": made, "user": "bob"}, NotAllowed, "user"),
-        (BOB, {"schedule_id": made}, NotFound, "schedule_id"),
+        (ADA, {"schedule_id": schedule_id, "user": "bob"}, NotAllowed, "user"),
+        (BOB, {"schedule_id": schedule_id}, NotFound, "schedule_id"),
         (BOB, {"occurrence_id": run}, NotFound, "occurrence_id"),
         (ADA, {"session_id": "nowhere"}, NotFound, "session_id"),
         (ADA, {"occurrence_id": run, "schedule_id": "other"}, InvalidRequest, "schedule_id"),
@@ -161,9 +161,9 @@ def test_usage_belongs_to_the_owner_of_what_it_is_for(harness):
         ("schedule", ADA, None),
     ],
 )
-def test_nobody_raises_the_own_limit(harness, scope, caller, error):
-    made = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
-    owner = {"scope": scope, "id": {"tenant": "default", "user": "ada"}.get(scope, made)}
+def test_no_user_raises_their_own_limit(harness, scope, caller, error):
+    schedule_id = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
+    owner = {"scope": scope, "id": {"tenant": "default", "user": "ada"}.get(scope, schedule_id)}
     if error is None:
         assert harness("budget/set", caller, **owner, **MONTHLY)["hard"] is True
         assert len(harness("budget/delete", caller, **owner)["deleted"]) == 1
@@ -206,7 +206,7 @@ def test_a_user_sees_the_own_budgets(harness):
     [
         ({}, "max_cost_usd", "is required, or max_tokens, or both"),
         ({"max_cost_usd": -1}, "max_cost_usd", "must be a number from 0 to 1,000,000, not -1"),
-        ({"max_tokens": 1.5}, "max_tokens", "must be a whole number from 0 to 1,000,000,000,000, not 1.5"),
+        ({"max_tokens": 1.5}, "max_tokens", "must be an integer from 0 to 1,000,000,000,000, not 1.5"),
         ({"max_tokens": 1, "warning_threshold": 80}, "warning_threshold", "must be a number from 0.01 to 1, not 80"),
         ({"max_tokens": 1, "hard": True, "require_approval": True}, "require_approval", "belongs to a soft limit"),
         ({"max_tokens": 1, "when_exhausted": "stop"}, "when_exhausted", "must be one of skip, pause, "),
@@ -243,29 +243,29 @@ def test_the_steps_of_a_workflow_report_for_their_run(harness):
 
 
 def test_the_budget_of_a_session_belongs_to_its_user_and_outlives_it(harness):
-    made = harness("session/create", ADA, model="test")["session_id"]
-    harness("budget/set", ADA, scope="session", id=made, **MONTHLY)
+    answer = harness("session/create", ADA, model="test")["session_id"]
+    harness("budget/set", ADA, scope="session", id=answer, **MONTHLY)
     for error, caller in ((NotFound, BOB), (NotAllowed, AGENT)):
         with pytest.raises(error):
-            harness("budget/set", caller, scope="session", id=made, **MONTHLY)
-    recorded = harness("usage/record", idempotency_key="k", session_id=made, tokens=7, cost_usd=0.5)
+            harness("budget/set", caller, scope="session", id=answer, **MONTHLY)
+    recorded = harness("usage/record", idempotency_key="k", session_id=answer, tokens=7, cost_usd=0.5)
     assert recorded["user"] == "ada"
     [budget] = harness("budget/list", ADA)["budgets"]
-    assert (budget["id"], budget["spent_usd"]) == (made, 0.5)
+    assert (budget["id"], budget["spent_usd"]) == (answer, 0.5)
     assert harness("budget/list", BOB)["budgets"] == []
     [group] = harness("usage/report", ADA, by="session")["groups"]
-    assert (group["key"], group["total_tokens"]) == (made, 7)
-    harness("session/delete", ADA, session_id=made)
-    assert [one["id"] for one in harness("budget/list")["budgets"]] == [made]
-    assert len(harness("budget/delete", scope="session", id=made)["deleted"]) == 1
+    assert (group["key"], group["total_tokens"]) == (answer, 7)
+    harness("session/delete", ADA, session_id=answer)
+    assert [one["id"] for one in harness("budget/list")["budgets"]] == [answer]
+    assert len(harness("budget/delete", scope="session", id=answer)["deleted"]) == 1
 
 
 def test_the_budget_of_a_deleted_schedule_can_be_deleted(harness):
-    made = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
-    harness("budget/set", ADA, scope="schedule", id=made, **MONTHLY)
-    harness("schedule/delete", ADA, schedule_id=made)
+    schedule_id = harness("schedule/create", ADA, trigger=EVERY_MINUTE, target=REPORT)["schedule_id"]
+    harness("budget/set", ADA, scope="schedule", id=schedule_id, **MONTHLY)
+    harness("schedule/delete", ADA, schedule_id=schedule_id)
     with pytest.raises(NotFound, match="there is no schedule"):
-        harness("budget/set", ADA, scope="schedule", id=made, **MONTHLY)
+        harness("budget/set", ADA, scope="schedule", id=schedule_id, **MONTHLY)
     with pytest.raises(NotFound, match="there is no budget"):
-        harness("budget/delete", BOB, scope="schedule", id=made)
-    assert len(harness("budget/delete", ADA, scope="schedule", id=made)["deleted"]) == 1
+        harness("budget/delete", BOB, scope="schedule", id=schedule_id)
+    assert len(harness("budget/delete", ADA, scope="schedule", id=schedule_id)["deleted"]) == 1

@@ -126,8 +126,8 @@ def test_a_schedule_asks_for_what_its_bundle_needs_of_a_node(harness):
     push(harness, {**SMALLEST, "resources": {**needs, "cpus": 1}})
     push(harness, {**SMALLEST, "name": "plain"})
     target = {"target_kind": "bundle", "bundle_id": "eval"}
-    made = harness.create(schedule_id="nightly", target={**target, "bundle_id": "plain"})
-    assert made["target"] == {**target, "bundle_id": "plain"}
+    schedule = harness.create(schedule_id="nightly", target={**target, "bundle_id": "plain"})
+    assert schedule["target"] == {**target, "bundle_id": "plain"}
     changed = harness("schedule/update", schedule_id="nightly", target=target)
     assert changed["target"] == {**target, **needs}
     own = harness("schedule/update", schedule_id="nightly", target={**target, "labels": {"gpu": "h100"}})
@@ -140,10 +140,10 @@ def test_a_schedule_asks_for_what_its_bundle_needs_of_a_node(harness):
 
 def test_a_run_without_a_schedule_is_a_manual_occurrence(harness):
     push(harness, {**SMALLEST, "resources": {"labels": {"gpu": "a100"}}})
-    one = harness("bundle/run", bundle_id="eval", payload={"n": 1}, key="k")
+    answer = harness("bundle/run", bundle_id="eval", payload={"n": 1}, key="k")
     again = harness("bundle/run", bundle_id="eval", payload={"n": 1}, key="k")
-    assert (one["occurrence_id"], one["phase"]) == (again["occurrence_id"], "pending")
-    stored = harness.service.store.occurrence(one["occurrence_id"])
+    assert (answer["occurrence_id"], answer["phase"]) == (again["occurrence_id"], "pending")
+    stored = harness.service.store.occurrence(answer["occurrence_id"])
     assert (stored.route, stored.payload) == ("bundle:gpu=a100", {"n": 1})
 
 

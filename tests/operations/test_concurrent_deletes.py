@@ -49,14 +49,14 @@ class TestUpsert:
         harness.create(**DOCUMENT)
         before = uid(harness)
         harness.before("change", "schedule/delete")
-        made = harness("schedule/upsert", **DOCUMENT, enabled=False)
-        assert (made["phase"], made["revision"]) == ("paused", 1), "as the caller says, since it is a new one"
+        answer = harness("schedule/upsert", **DOCUMENT, enabled=False)
+        assert (answer["phase"], answer["revision"]) == ("paused", 1), "as the caller says, since it is a new one"
         assert uid(harness) != before
 
     def test_of_what_somebody_creates_meanwhile_changes_that(self, harness):
         harness.before("create", "schedule/create")
-        made = harness("schedule/upsert", **DOCUMENT | {"trigger": {"type": "interval", "every_seconds": 90}})
-        assert (made["revision"], made["trigger"]["every_seconds"]) == (2, 90)
+        answer = harness("schedule/upsert", **DOCUMENT | {"trigger": {"type": "interval", "every_seconds": 90}})
+        assert (answer["revision"], answer["trigger"]["every_seconds"]) == (2, 90)
 
     @pytest.mark.parametrize("others", [["schedule/delete"], ["schedule/delete", "schedule/create"]])
     @pytest.mark.parametrize("verb", ["create", "change"])
@@ -64,14 +64,14 @@ class TestUpsert:
         if verb == "change":
             harness.create(**DOCUMENT)
         harness.after(verb, *others)
-        told = harness("schedule/upsert", **DOCUMENT | {"labels": {"team": "a"}})
-        assert (told["phase"], told["labels"]) == ("deleted", {"team": "a"})
+        answer = harness("schedule/upsert", **DOCUMENT | {"labels": {"team": "a"}})
+        assert (answer["phase"], answer["labels"]) == ("deleted", {"team": "a"})
 
     def test_of_what_is_paused_meanwhile_leaves_it_paused(self, harness):
         harness.create(**DOCUMENT)
         harness.before("change", "schedule/update", enabled=False)
-        made = harness("schedule/upsert", **DOCUMENT, labels={"team": "a"})
-        assert (made["phase"], made["enabled"]) == ("paused", False)
+        answer = harness("schedule/upsert", **DOCUMENT, labels={"team": "a"})
+        assert (answer["phase"], answer["enabled"]) == ("paused", False)
 
 
 class TestDelete:
@@ -119,20 +119,20 @@ class TestOthers:
     def test_create_with_a_key_what_the_same_request_has_made(self, harness):
         asked = {**DOCUMENT, "idempotency_key": "k"}
         harness.before("create", "schedule/create", idempotency_key="k")
-        made = harness("schedule/create", **asked)
-        assert made["revision"] == 1
+        answer = harness("schedule/create", **asked)
+        assert answer["revision"] == 1
         with pytest.raises(Conflict):
             harness("schedule/create", **DOCUMENT)
 
 
-def test_what_fails_and_waits_for_its_next_attempt_while_it_is_cancelled_is_cancelled_all_the_same(harness):
+def test_what_fails_and_waits_for_its_next_attempt_while_it_is_cancelled_is_cancelled_anyway(harness):
     harness.create(**DOCUMENT)
-    one = harness("schedule/run", schedule_id="report")["occurrence_id"]
+    occurrence_id = harness("schedule/run", schedule_id="report")["occurrence_id"]
     store = harness.undisturbed.store
     bench = Bench(store, HandClock(store.clock()))
     [claim] = bench.claim(routes=["function:report"])
     running = bench.start(claim)
     again = {"phase": Phase.PENDING, "reason": Reason.RETRY_SCHEDULED, "retry_at": bench.now, "tenant": "default"}
     harness.service.store.meanwhile("request_stop", lambda: bench.settle(running, **again))
-    assert harness("occurrence/cancel", occurrence_id=one)["phase"] == "cancelled"
+    assert harness("occurrence/cancel", occurrence_id=occurrence_id)["phase"] == "cancelled"
     assert harness.service.store.calls["cancel"] == 2

@@ -28,7 +28,7 @@ def test_an_error_that_was_told_is_raised_again_as_what_it_was(kind):
     assert (type(again), again.code, again.message, again.field) == (kind, kind.code, "why", "where")
 
 
-def test_an_unknown_code_is_an_error_all_the_same():
+def test_an_unknown_code_is_an_error_anyway():
     assert type(error_of("from_the_future", "why")) is NoonmarkError
 
 

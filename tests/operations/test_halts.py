@@ -32,16 +32,16 @@ def reasons(harness, schedule_id):
 
 
 def test_what_is_halted_is_skipped_until_it_is_lifted(harness):
-    made = harness.create(schedule_id="s", trigger=EVERY_MINUTE, labels={"team": "blue"})
+    schedule = harness.create(schedule_id="s", trigger=EVERY_MINUTE, labels={"team": "blue"})
     halt = harness("halt/set", WRITER, labels={"team": "blue"}, reason="a loop")
     assert (halt["halted_by"], halt["reason"], halt["stopped"]) == ("ada", "a loop", 0)
     later = harness.create(schedule_id="later", trigger=EVERY_MINUTE, labels={"team": "blue"})
     other = harness.create(schedule_id="other", trigger=EVERY_MINUTE)
-    asked = harness("schedule/run", schedule_id="s")
+    answer = harness("schedule/run", schedule_id="s")
     harness.pass_by(60)
-    for one in (made, later):
+    for one in (schedule, later):
         assert set(reasons(harness, one["schedule_id"])) == {("skipped", "halted")}
-    assert harness("occurrence/get", occurrence_id=asked["occurrence_id"])["reason"] == "halted"
+    assert harness("occurrence/get", occurrence_id=answer["occurrence_id"])["reason"] == "halted"
     assert reasons(harness, other["schedule_id"]) == [("completed", "succeeded")]
     words = harness("schedule/explain", schedule_id="s")["summary"]
     assert "it was halted by `ada` at" in words

@@ -30,7 +30,7 @@ def harness():
     return harness
 
 
-def test_the_first_key_is_made_by_whoever_opens_the_store():
+def test_the_first_key_is_made_by_anyone_who_can_open_the_store():
     harness = Harness()
     with pytest.raises(NotAllowed, match="noonmark key create --store"):
         harness("key/create", **FIRST)
@@ -38,22 +38,22 @@ def test_the_first_key_is_made_by_whoever_opens_the_store():
         with pytest.raises(InvalidRequest, match="the first key") as refused:
             harness("key/create", OPERATOR, **wrong)
         assert refused.value.field == field
-    made = harness("key/create", OPERATOR, **FIRST)
-    assert (made["tenant"], made["user"], made["scopes"], made["status"]) == ("*", "local", ["admin"], "active")
+    answer = harness("key/create", OPERATOR, **FIRST)
+    assert (answer["tenant"], answer["user"], answer["scopes"], answer["status"]) == ("*", "local", ["admin"], "active")
     assert harness("key/create", scopes="read")["tenant"] == "default"
 
 
 def test_a_key_is_shown_once_and_stored_as_a_digest(harness):
-    made = harness("key/create", scopes=["run", "read"], tenant="acme", user="ada", name="ci", agent=True)
-    assert made["key"].startswith(f"{made['key_id']}_")
-    stored = harness.service.store.find_api_key(made["key_id"])
-    assert stored.digest == digest_of(made["key"])
+    answer = harness("key/create", scopes=["run", "read"], tenant="acme", user="ada", name="ci", agent=True)
+    assert answer["key"].startswith(f"{answer['key_id']}_")
+    stored = harness.service.store.find_api_key(answer["key_id"])
+    assert stored.digest == digest_of(answer["key"])
     listed = {one["key_id"]: one for one in harness("key/list")["keys"]}
-    assert listed.keys() == {harness.first["key_id"], made["key_id"]}
-    assert listed[made["key_id"]] == {name: one for name, one in made.items() if name != "key"}
+    assert listed.keys() == {harness.first["key_id"], answer["key_id"]}
+    assert listed[answer["key_id"]] == {name: one for name, one in answer.items() if name != "key"}
     told = json.dumps([listed, harness("audit/list", replace(LOCAL, owner=Owner(tenant="acme", user="x")))])
-    assert made["key"] not in told
-    assert made["key_id"] in told
+    assert answer["key"] not in told
+    assert answer["key_id"] in told
 
 
 def test_a_key_expires_when_it_is_told_to(harness):
@@ -70,44 +70,44 @@ def test_a_key_expires_when_it_is_told_to(harness):
 
 def test_an_administrator_rules_the_keys_of_the_own_tenant(harness):
     boss = admin_of("acme")
-    made = harness("key/create", boss, scopes="read", user="ada")
-    assert made["tenant"] == "acme"
-    assert [one["key_id"] for one in harness("key/list", boss)["keys"]] == [made["key_id"]]
+    answer = harness("key/create", boss, scopes="read", user="ada")
+    assert answer["tenant"] == "acme"
+    assert [one["key_id"] for one in harness("key/list", boss)["keys"]] == [answer["key_id"]]
     assert harness("key/list", boss, tenant="other")["keys"] == []
     assert len(harness("key/list", tenant="acme")["keys"]) == 1
     for operation in ("key/revoke", "key/rotate"):
         for other in (admin_of("other"),):
             with pytest.raises(NotFound):
-                harness(operation, other, key_id=made["key_id"])
+                harness(operation, other, key_id=answer["key_id"])
         with pytest.raises(NotFound):
             harness(operation, boss, key_id=harness.first["key_id"])
-    assert harness("key/revoke", boss, key_id=made["key_id"])["status"] == "revoked"
+    assert harness("key/revoke", boss, key_id=answer["key_id"])["status"] == "revoked"
 
 
 def test_revoking_again_changes_nothing(harness):
-    made = harness("key/create", scopes="read")
-    first = harness("key/revoke", key_id=made["key_id"], reason="lost")
+    answer = harness("key/create", scopes="read")
+    first = harness("key/revoke", key_id=answer["key_id"], reason="lost")
     harness.clock.advance(5)
-    assert harness("key/revoke", key_id=made["key_id"]) == first
+    assert harness("key/revoke", key_id=answer["key_id"]) == first
     entries = harness("audit/list")["entries"]
     assert [one["operation"] for one in entries] == ["key/revoke", "key/create", "key/create"]
     assert entries[2]["reason"] == f"key {harness.first['key_id']}", "a key of all tenants"
-    assert entries[0]["reason"] == f"key {made['key_id']}: lost"
+    assert entries[0]["reason"] == f"key {answer['key_id']}: lost"
 
 
 def test_a_key_is_replaced_on_the_same_terms(harness):
-    made = harness("key/create", scopes="read", tenant="acme", user="ada", name="ci", expires_in_seconds=100)
+    answer = harness("key/create", scopes="read", tenant="acme", user="ada", name="ci", expires_in_seconds=100)
     harness.clock.advance(40)
-    new = harness("key/rotate", key_id=made["key_id"], grace_seconds=10)
+    new = harness("key/rotate", key_id=answer["key_id"], grace_seconds=10)
     same = ("tenant", "user", "scopes", "name", "agent")
-    assert [new[name] for name in same] == [made[name] for name in same]
-    assert new["key"] != made["key"]
+    assert [new[name] for name in same] == [answer[name] for name in same]
+    assert new["key"] != answer["key"]
     assert new["expires_at_utc"] == "2026-03-01T12:02:20Z"
-    old = harness.service.store.find_api_key(made["key_id"])
+    old = harness.service.store.find_api_key(answer["key_id"])
     assert (old.revoked - harness.service.store.clock()) == 10 * SECOND
     with pytest.raises(Conflict, match="is revoked"):
-        harness("key/rotate", key_id=made["key_id"])
-    assert harness("key/revoke", key_id=made["key_id"])["status"] == "revoked"
+        harness("key/rotate", key_id=answer["key_id"])
+    assert harness("key/revoke", key_id=answer["key_id"])["status"] == "revoked"
     assert harness("key/rotate", key_id=new["key_id"], expires_in_seconds=5)["expires_at_utc"].endswith("12:00:45Z")
 
 
@@ -124,15 +124,15 @@ def test_another_id_is_drawn_if_one_is_taken(harness, monkeypatch):
     drawn = [bytes(40), bytes(40), bytes([1] * 40)]
     monkeypatch.setattr(keys, "token_bytes", lambda _: drawn.pop(0))
     assert harness("key/create", scopes="read")["key_id"] == "nm_live_000000"
-    made = harness("key/create", scopes="read")
-    assert made["key_id"] != "nm_live_000000"
+    answer = harness("key/create", scopes="read")
+    assert answer["key_id"] != "nm_live_000000"
     assert drawn == []
 
 
 def test_who_am_i(harness):
     assert harness("whoami")["all_tenants"]
-    told = harness("whoami", replace(admin_of("acme"), key_id="nm_live_1"))
-    assert (told["tenant"], told["user"], told["key_id"]) == ("acme", "boss", "nm_live_1")
+    answer = harness("whoami", replace(admin_of("acme"), key_id="nm_live_1"))
+    assert (answer["tenant"], answer["user"], answer["key_id"]) == ("acme", "boss", "nm_live_1")
     assert harness("whoami", replace(LOCAL, scopes=frozenset()))["scopes"] == []
 
 
@@ -186,10 +186,10 @@ def test_a_key_that_is_revoked_while_it_is_read_is_not_reused(harness, cache):
 
     class Slow:
         def find_api_key(self, key_id):
-            found = harness.service.store.find_api_key(key_id)
+            api_key = harness.service.store.find_api_key(key_id)
             harness("key/revoke", key_id=key_id)
             cache.forget(key_id)
-            return found
+            return api_key
 
     harness.spy.store = Slow()
     cache.find(key_id)

@@ -106,9 +106,9 @@ def test_what_fires_too_often_or_costs_too_much_is_refused(service, fields, fiel
     with pytest.raises(InvalidSchedule) as refused:
         create(service, ADA, **fields)
     assert refused.value.field == field
-    made = create(service, ADA)
+    schedule = create(service, ADA)
     with pytest.raises(InvalidSchedule):
-        perform(service, ADA, "schedule/update", {"schedule_id": made["schedule_id"], **fields})
+        perform(service, ADA, "schedule/update", {"schedule_id": schedule["schedule_id"], **fields})
     create(service, LOCAL, **fields)
 
 

@@ -11,7 +11,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.occurrence import Parent as OfStep
 from noonmark.core.planner import first_plan
 from noonmark.core.signatures import chain_key, chain_proof
-from noonmark.core.workflows.hidden import hidden_schedule
+from noonmark.core.workflows.hidden_schedules import hidden_schedule
 from noonmark.operations.service import CallingSession
 from noonmark.testing import factories
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness
@@ -82,10 +82,10 @@ def test_a_step_of_a_workflow_belongs_to_the_schedule_of_its_run(harness):
 
 
 def test_nesting_ends_at_the_limit(harness):
-    caller, made = SESSION, []
+    caller, collected = SESSION, []
     for number in range(3):
-        made.append(make(harness, number, caller)["schedule_id"])
-        caller = in_run(harness, made[-1])
+        collected.append(make(harness, number, caller)["schedule_id"])
+        caller = in_run(harness, collected[-1])
     with pytest.raises(Conflict, match="may be 3 deep, and this one would be 4"):
         make(harness, 9, caller)
 

@@ -16,13 +16,13 @@ def harness():
 
 def pages(harness, operation, entries, **arguments):
     """Every page of a list, by its cursors."""
-    cursor, found = None, []
-    while cursor is not None or not found:
+    cursor, collected = None, []
+    while cursor is not None or not collected:
         page = harness(operation, **arguments, **({} if cursor is None else {"cursor": cursor}))
-        found.append(page[entries])
+        collected.append(page[entries])
         cursor = page["next_cursor"]
         assert len(write_json(page)) <= MAX_BYTES + 1_000
-    return found
+    return collected
 
 
 def emit(harness, count, payload=LARGE):
@@ -49,9 +49,9 @@ def test_small_entries_fill_a_page(harness):
 
 def test_matching_looks_at_as_many_as_can_be_shown(harness):
     emit(harness, 40)
-    told = harness("event/match", event_type="large", limit=1_000)
-    assert told["checked"] == told["matched"] == len(told["events"]) == 8
-    assert len(write_json(told)) <= MAX_BYTES + 1_000
+    answer = harness("event/match", event_type="large", limit=1_000)
+    assert answer["checked"] == answer["matched"] == len(answer["events"]) == 8
+    assert len(write_json(answer)) <= MAX_BYTES + 1_000
 
 
 def test_schedules_occurrences_and_runs(harness):
@@ -76,10 +76,10 @@ def test_schedules_occurrences_and_runs(harness):
 
 
 def test_the_store_is_asked_for_little_at_a_time():
-    rows, asked = list(range(100)), []
+    rows, collected = list(range(100)), []
 
     def fetch(count, last):
-        asked.append(count)
+        collected.append(count)
         start = 0 if last is None else last + 1
         return rows[start : start + count]
 
@@ -87,9 +87,9 @@ def test_the_store_is_asked_for_little_at_a_time():
         return [{"number": one, "text": LARGE} for one in page]
 
     page = read_page(1_000, fetch, tell)
-    assert (len(page.entries), page.end, asked) == (8, 7, [FIRST])
+    assert (len(page.entries), page.end, collected) == (8, 7, [FIRST])
     page = read_page(5, fetch, tell)
-    assert (len(page.entries), page.end, asked[1:]) == (5, 4, [6])
+    assert (len(page.entries), page.end, collected[1:]) == (5, 4, [6])
 
 
 def test_an_entry_that_is_larger_than_a_page_comes_alone():

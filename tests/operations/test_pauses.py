@@ -66,7 +66,7 @@ def test_it_ends_by_itself_and_the_audit_log_says_so(harness):
     assert resumed["reason"] == f"it was paused until {UNTIL}"
 
 
-def test_what_fell_due_after_its_end_is_late_and_not_swallowed(harness):
+def test_what_fell_due_after_its_end_is_late_and_not_skipped(harness):
     pause(harness, until=UNTIL)
     harness.pass_by(20 * 60)
     rows = harness("schedule/occurrences", schedule_id="tick")["occurrences"]
@@ -85,18 +85,18 @@ def test_an_edit_keeps_the_end(harness):
 def test_explain_says_who_paused_it_and_why(harness):
     pause(harness, reason="maintenance", until=UNTIL)
     words = "paused since 2026-03-01 12:00:00 UTC by `local` (maintenance), until 2026-03-01 12:10"
-    told = harness("schedule/explain", schedule_id="tick", at="2026-03-01T12:05:00Z")
-    assert words in told["summary"]
-    assert {step["rule"]: step["facts"] for step in told["steps"]}["pause"]["paused"] == PAUSED
+    answer = harness("schedule/explain", schedule_id="tick", at="2026-03-01T12:05:00Z")
+    assert words in answer["summary"]
+    assert {step["rule"]: step["facts"] for step in answer["steps"]}["pause"]["paused"] == PAUSED
     harness.pass_by(10 * 60)
-    told = harness("schedule/explain", schedule_id="tick", at="2026-03-01T12:05:00Z")
-    assert "swallowed by a pause of the schedule by `local` (maintenance)" in told["summary"]
+    answer = harness("schedule/explain", schedule_id="tick", at="2026-03-01T12:05:00Z")
+    assert "skipped by a pause of the schedule by `local` (maintenance)" in answer["summary"]
 
 
 def test_a_schedule_that_is_declared_or_set_disabled_says_so():
     harness = Harness()
-    made = harness.create(schedule_id="off", enabled=False)
-    assert made["paused"]["reason"] == "it was declared with enabled: false"
+    schedule = harness.create(schedule_id="off", enabled=False)
+    assert schedule["paused"]["reason"] == "it was declared with enabled: false"
     harness("schedule/update", schedule_id="off", enabled=True)
     off = harness("schedule/update", schedule_id="off", enabled=False)
     assert (off["paused"]["by"], off["paused"]["reason"]) == ("local", "enabled was set to false")
@@ -112,5 +112,5 @@ def test_a_skip_for_overlap_names_the_occurrence_in_the_way(harness):
     rows = harness("schedule/occurrences", schedule_id="slow", phase=["pending", "skipped"])["occurrences"]
     skipped, first = rows[-2:]
     assert skipped["detail"] == {"in_flight": first["occurrence_id"]}
-    told = harness("occurrence/explain", occurrence_id=skipped["occurrence_id"])
-    assert f"`{first['occurrence_id']}` was still in flight" in told["summary"]
+    answer = harness("occurrence/explain", occurrence_id=skipped["occurrence_id"])
+    assert f"`{first['occurrence_id']}` was still in flight" in answer["summary"]

@@ -93,9 +93,9 @@ def test_a_ping_that_does_not_come_is_told_as_such(caplog):
     watch = Watch(name="backup")
 
     def told():
-        found = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion", "timed_out"])
+        lines = watch("schedule/occurrences", schedule_id="job", phase=["awaiting_completion", "timed_out"])
         summary = watch("schedule/explain", schedule_id="job")["summary"]
-        return found["occurrences"][0]["why"], summary
+        return lines["occurrences"][0]["why"], summary
 
     watch.wait_until(61)
     why, summary = told()
@@ -140,12 +140,12 @@ def test_a_ping_that_does_not_come_is_told_as_such(caplog):
 )  # fmt: skip
 def test_what_a_ping_counts_for(calls, until, verdicts, outcomes, events):
     watch = Watch(timeout_seconds=50)
-    said = []
+    collected = []
     for seconds, action in calls:
         watch.wait_until(seconds)
-        said.append(watch.ping(action))
+        collected.append(watch.ping(action))
     watch.wait_until(until)
-    assert (said, watch.outcomes()) == (verdicts, outcomes)
+    assert (collected, watch.outcomes()) == (verdicts, outcomes)
     assert watch.events() == events
 
 
@@ -248,7 +248,7 @@ def test_the_url_is_shown_at_creation_and_on_request_only():
     assert watch("ping/url", schedule_id="job")["ping_url"] == watch.url
 
 
-def test_a_rotation_replaces_the_url_for_good():
+def test_a_rotation_replaces_the_url():
     watch = Watch()
     rotated = watch("ping/rotate", schedule_id="job", reason="it leaked")["ping_url"]
     watch("schedule/upsert", schedule_id="job", trigger={"type": "interval", "every_seconds": 60}, target=PING)

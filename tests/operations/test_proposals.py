@@ -102,7 +102,7 @@ def test_a_denied_schedule_is_deleted(harness):
         (replace(AGENT, is_agent=False), replace(ADA, key_id=AGENT.key_id), "nobody approves their own"),
     ],
 )
-def test_nobody_approves_their_own_and_agents_approve_nothing(harness, proposer, decider, message):
+def test_users_do_not_approve_their_own_proposals_and_agents_approve_none(harness, proposer, decider, message):
     propose(harness, proposer)
     with pytest.raises(NotAllowed, match=message):
         harness("schedule/approve", decider, schedule_id="asked")

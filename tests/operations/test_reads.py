@@ -125,11 +125,11 @@ def test_an_invalid_cursor_is_refused(text):
 
 class TestHistory:
     def test_occurrences_and_runs_in_pages_newest_first(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         harness.answers = [1, RuntimeError("broken"), 3]
         for _ in range(3):
             harness.pass_by(60)
-        of = {"schedule_id": made["schedule_id"]}
+        of = {"schedule_id": schedule["schedule_id"]}
         rows, runs = (
             walk(harness, "schedule/occurrences", "occurrences", **of),
             walk(harness, "schedule/runs", "runs", **of),
@@ -187,16 +187,16 @@ def walk(harness, name, member, **arguments):
 
 class TestPreviews:
     def test_a_stored_schedule(self, harness):
-        made = harness.create(max_runs=2)
-        told = harness("schedule/preview", schedule_id=made["schedule_id"], count=5)
-        assert told["fires"] == ["2026-03-01T12:01:00Z", "2026-03-01T12:02:00Z"]
-        assert told["description"]
+        schedule = harness.create(max_runs=2)
+        answer = harness("schedule/preview", schedule_id=schedule["schedule_id"], count=5)
+        assert answer["fires"] == ["2026-03-01T12:01:00Z", "2026-03-01T12:02:00Z"]
+        assert answer["description"]
 
     def test_a_bare_trigger(self, harness):
         trigger = {"type": "cron", "expression": "0 9 */2 * 1", "timezone": "Europe/Berlin"}
-        told = harness("schedule/preview", trigger=trigger, count=1, after="2026-03-20T00:00:00Z")
-        assert told["fires"] == ["2026-03-23T08:00:00Z"]
-        assert told["warnings"]
+        answer = harness("schedule/preview", trigger=trigger, count=1, after="2026-03-20T00:00:00Z")
+        assert answer["fires"] == ["2026-03-23T08:00:00Z"]
+        assert answer["warnings"]
 
     def test_clock_changes_are_those_after_the_instant_that_is_asked_about(self, harness):
         trigger = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin"}
@@ -211,10 +211,10 @@ class TestPreviews:
 
     def test_changes_of_a_schedule_with_what_they_do_to_its_fires(self, harness):
         daily = {"type": "cron", "expression": "0 13 * * *", "timezone": "Europe/Berlin"}
-        made = harness.create(schedule_id="a", trigger=daily | {"expression": "0 14 * * *"}, max_runs=5)
-        told = harness("schedule/preview", schedule_id="a", changes={"trigger": daily, "max_runs": 4}, count=2)
-        assert told["fires"] == ["2026-03-02T12:00:00Z", "2026-03-03T12:00:00Z"]
-        impact = told["impact"]
+        schedule = harness.create(schedule_id="a", trigger=daily | {"expression": "0 14 * * *"}, max_runs=5)
+        answer = harness("schedule/preview", schedule_id="a", changes={"trigger": daily, "max_runs": 4}, count=2)
+        assert answer["fires"] == ["2026-03-02T12:00:00Z", "2026-03-03T12:00:00Z"]
+        impact = answer["impact"]
         assert impact["before"] == ["2026-03-01T13:00:00Z", "2026-03-02T13:00:00Z"]
         assert (impact["kept"], impact["moved"], impact["added"], impact["removed"]) == (0, 4, 0, 1)
         assert impact["fires"][:2] == [
@@ -224,15 +224,15 @@ class TestPreviews:
         assert [one["field"] for one in impact["changes"]] == ["trigger.expression", "max_runs"]
         assert (impact["revision_before"], impact["revision_after"]) == (1, 2)
         # Nothing was changed, and the change does what was said.
-        assert harness("schedule/get", schedule_id="a") == made
+        assert harness("schedule/get", schedule_id="a") == schedule
         harness("schedule/update", schedule_id="a", trigger=daily, max_runs=4)
-        assert harness("schedule/preview", schedule_id="a", count=2)["fires"] == told["fires"]
+        assert harness("schedule/preview", schedule_id="a", count=2)["fires"] == answer["fires"]
 
     def test_an_interval_whose_start_has_just_passed_fires_at_once(self, harness):
         harness.create(schedule_id="a", trigger={"type": "cron", "expression": "0 0 1 1 *"})
         hourly = {"type": "interval", "every_seconds": 3600, "start_at_utc": "2026-03-01T11:59:30Z"}
-        told = harness("schedule/preview", schedule_id="a", changes={"trigger": hourly}, count=2)
-        assert told["fires"] == ["2026-03-01T11:59:30Z", "2026-03-01T12:59:30Z"]
+        answer = harness("schedule/preview", schedule_id="a", changes={"trigger": hourly}, count=2)
+        assert answer["fires"] == ["2026-03-01T11:59:30Z", "2026-03-01T12:59:30Z"]
         later = harness(
             "schedule/preview", schedule_id="a", changes={"trigger": hourly}, after="2026-03-02T00:00:00Z", count=1
         )
@@ -279,56 +279,57 @@ class TestPreviews:
 
 class TestExplaining:
     def test_a_time_for_which_no_run_is_left(self, harness):
-        made = harness.create(max_runs=2)["schedule_id"]
+        schedule_id = harness.create(max_runs=2)["schedule_id"]
         summaries = [
-            harness("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{n}:00Z")["summary"] for n in (2, 3)
+            harness("schedule/explain", schedule_id=schedule_id, at=f"2026-03-01T12:0{n}:00Z")["summary"]
+            for n in (2, 3)
         ]
         assert summaries[0].startswith("It has not run yet")
         assert summaries[1].endswith("the schedule may run 2 times, and does so before that time.")
 
     def test_runs_that_are_forgotten_count_for_the_runs_that_are_left(self, harness):
-        made = harness.create(max_runs=5)["schedule_id"]
+        schedule_id = harness.create(max_runs=5)["schedule_id"]
         for _ in range(4):
             harness.pass_by(60)
         harness.service.store.prune(before=0, keep=1, limit=100)
         fifth, sixth = (
-            harness("schedule/explain", schedule_id=made, at=f"2026-03-01T12:0{minute}:00Z") for minute in (5, 6)
+            harness("schedule/explain", schedule_id=schedule_id, at=f"2026-03-01T12:0{minute}:00Z") for minute in (5, 6)
         )
         assert fifth["summary"].startswith("It has not run yet")
         assert sixth["summary"].endswith("the schedule may run 5 times, and does so before that time.")
         assert [step["facts"]["runs_so_far"] for step in sixth["steps"] if "runs_so_far" in step["facts"]] == [4]
 
     def test_what_ran(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         harness.pass_by(60)
-        [_, one] = harness("schedule/occurrences", schedule_id=made["schedule_id"])["occurrences"]
-        told = harness("occurrence/explain", occurrence_id=one["occurrence_id"])
-        assert (told["occurrence_id"], told["phase"]) == (one["occurrence_id"], "completed")
-        assert {"rule", "decision", "facts"} == set(told["steps"][0])
-        assert told["summary"].endswith(".")
+        [_, one] = harness("schedule/occurrences", schedule_id=schedule["schedule_id"])["occurrences"]
+        answer = harness("occurrence/explain", occurrence_id=one["occurrence_id"])
+        assert (answer["occurrence_id"], answer["phase"]) == (one["occurrence_id"], "completed")
+        assert {"rule", "decision", "facts"} == set(answer["steps"][0])
+        assert answer["summary"].endswith(".")
 
     def test_why_nothing_ran_at_an_instant(self, harness):
-        made = harness.create()
-        told = harness("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:00:30Z")
-        assert told["at"] == "2026-03-01T12:00:30Z"
-        assert "12:01" in told["summary"] or "12:01" in str(told["steps"])
+        schedule = harness.create()
+        answer = harness("schedule/explain", schedule_id=schedule["schedule_id"], at="2026-03-01T12:00:30Z")
+        assert answer["at"] == "2026-03-01T12:00:30Z"
+        assert "12:01" in answer["summary"] or "12:01" in str(answer["steps"])
 
-    def test_what_a_long_outage_has_swallowed(self, harness):
-        made = harness.create()
+    def test_what_a_long_outage_has_skipped(self, harness):
+        schedule = harness.create()
         harness.pass_by(3_600)
-        told = harness("schedule/explain", schedule_id=made["schedule_id"], at="2026-03-01T12:10:00Z")
-        assert "misfire" in str(told)
+        answer = harness("schedule/explain", schedule_id=schedule["schedule_id"], at="2026-03-01T12:10:00Z")
+        assert "misfire" in str(answer)
 
     def test_what_was_made_up_for_within_an_outage(self, harness):
-        made = harness.create()["schedule_id"]
+        schedule_id = harness.create()["schedule_id"]
         harness.pass_by(3_600)
         [again] = harness(
-            "schedule/backfill", schedule_id=made, **dict.fromkeys(("from", "to"), "2026-03-01T12:10:00Z")
+            "schedule/backfill", schedule_id=schedule_id, **dict.fromkeys(("from", "to"), "2026-03-01T12:10:00Z")
         )["occurrences"]
 
         def at(minute):
-            told = harness("schedule/explain", schedule_id=made, at=f"2026-03-01T12:{minute:02}:00Z")
-            return told["occurrence_id"], told["phase"]
+            answer = harness("schedule/explain", schedule_id=schedule_id, at=f"2026-03-01T12:{minute:02}:00Z")
+            return answer["occurrence_id"], answer["phase"]
 
         gap = at(1)
         assert gap[1] == "misfired"
@@ -336,8 +337,8 @@ class TestExplaining:
         assert at(10) == (again["occurrence_id"], "pending")
 
     def test_a_gap_is_found_beyond_many_rows_of_later_times(self, harness):
-        made = harness.create(overlap_policy="allow")["schedule_id"]
-        uid = harness.service.store.find("default", made).schedule.uid
+        schedule_id = harness.create(overlap_policy="allow")["schedule_id"]
+        uid = harness.service.store.find("default", schedule_id).schedule.uid
         harness.pass_by(7_200)
         schedule = harness.service.store.find_uid(uid).schedule
         start = harness.service.store.clock() - 7_200 * SECOND
@@ -346,27 +347,27 @@ class TestExplaining:
             for n in range(60)
         ]
         assert all(harness.service.store.add(others))
-        told = harness("schedule/explain", schedule_id=made, at="2026-03-01T13:00:00Z")
-        assert (told["phase"], told["steps"][5]["decision"]) == ("misfired", "late")
+        answer = harness("schedule/explain", schedule_id=schedule_id, at="2026-03-01T13:00:00Z")
+        assert (answer["phase"], answer["steps"][5]["decision"]) == ("misfired", "late")
 
     def test_what_was_running_then(self, harness):
         harness.scheduler.register_function("slow", lambda: harness.clock.advance(10))
-        made = harness.create(target={"target_kind": "function", "function": "slow"})
+        schedule = harness.create(target={"target_kind": "function", "function": "slow"})
         harness.pass_by(60)
         at_work, idle = (
-            harness("schedule/explain", schedule_id=made["schedule_id"], at=f"2026-03-01T12:01:{second}Z")
+            harness("schedule/explain", schedule_id=schedule["schedule_id"], at=f"2026-03-01T12:01:{second}Z")
             for second in ("05", "15")
         )
         assert at_work["summary"].startswith("About the occurrence of 2026-03-01 12:01:00 UTC: it ran: ")
         assert idle["summary"].startswith("Nothing will run at 2026-03-01 12:01:15 UTC: ")
 
     def test_what_is_forgotten(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         for _ in range(4):
             harness.pass_by(60)
         harness.service.store.prune(before=0, keep=2, limit=100)
         first, third = (
-            harness("schedule/explain", schedule_id=made["schedule_id"], at=f"2026-03-01T12:0{minute}:00Z")
+            harness("schedule/explain", schedule_id=schedule["schedule_id"], at=f"2026-03-01T12:0{minute}:00Z")
             for minute in (1, 3)
         )
         forgotten, kept = (next(step for step in one["steps"] if step["rule"] == "runs") for one in (first, third))
@@ -377,7 +378,7 @@ class TestExplaining:
 
 class TestAudit:
     def test_who_did_what_newest_first(self, harness):
-        made = harness.create(schedule_id="s")
+        schedule = harness.create(schedule_id="s")
         harness("schedule/update", schedule_id="s", max_runs=5)
         harness("schedule/pause", schedule_id="s", reason="holiday")
         harness("schedule/pause", schedule_id="s", reason="once more")
@@ -396,7 +397,7 @@ class TestAudit:
             ("schedule/create", None, 1, None),
         ]
         assert {(one["caller"], one["schedule_id"], one["request_id"]) for one in entries} == {("local", "s", "req-1")}
-        assert made["revision"] == 1
+        assert schedule["revision"] == 1
 
     def test_of_one_schedule_and_of_one_tenant(self, harness):
         harness.create(schedule_id="a")
@@ -446,16 +447,16 @@ class TestWorkers:
     def test_nothing_is_changed_while_the_time_is_in_doubt_until_an_operator_confirms_it(self, harness):
         worker = StandingWorker()
         harness.service = replace(harness.service, worker=worker)
-        made = harness.create()["schedule_id"]
+        schedule_id = harness.create()["schedule_id"]
         worker.clock_ahead = 7_200 * SECOND
         for name, operation in OPERATIONS.items():
             if operation.is_change and not name.startswith("worker/"):
-                pause = {"name": "noonmark_schedule_pause", "arguments": {"schedule_id": made}}
+                pause = {"name": "noonmark_schedule_pause", "arguments": {"schedule_id": schedule_id}}
                 with pytest.raises(StoreUnavailable, match=r"leapt ahead by 7200 s"):
                     harness(name, **(pause if name == "schedule/call" else {}))
-        assert harness("schedule/get", schedule_id=made)["schedule_id"] == made
+        assert harness("schedule/get", schedule_id=schedule_id)["schedule_id"] == schedule_id
         assert harness("worker/confirm-time")["status"] == "stopped"
-        harness("schedule/pause", schedule_id=made)
+        harness("schedule/pause", schedule_id=schedule_id)
 
     def test_it_is_stopped_also_while_nobody_can_write_that_down(self, harness, tmp_path, caplog):
         worker = StandingWorker()
@@ -488,8 +489,8 @@ def test_every_operation_says_what_it_does_and_refuses_what_it_does_not_know(har
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///{}/jobs.db"])
 def test_a_whole_life_on_each_store(store, tmp_path):
     harness = Harness(store.format(tmp_path))
-    made = harness.create(schedule_id="s", idempotency_key="k", target=REPORT)
-    assert harness.create(schedule_id="s", idempotency_key="k", target=REPORT)["schedule_id"] == made["schedule_id"]
+    schedule = harness.create(schedule_id="s", idempotency_key="k", target=REPORT)
+    assert harness.create(schedule_id="s", idempotency_key="k", target=REPORT)["schedule_id"] == schedule["schedule_id"]
     harness.pass_by(60)
     harness("schedule/run", schedule_id="s", overlap="allow")
     harness.driver.run_due()
@@ -500,41 +501,41 @@ def test_a_whole_life_on_each_store(store, tmp_path):
 
 class TestTheLastOccurrence:
     def test_before_the_first_fire_that_one_is_explained(self, harness):
-        made = harness.create()
-        told = harness("schedule/explain", schedule_id=made["schedule_id"])
-        assert (told["at"], told["summary"]) == (
+        schedule = harness.create()
+        answer = harness("schedule/explain", schedule_id=schedule["schedule_id"])
+        assert (answer["at"], answer["summary"]) == (
             "2026-03-01T12:01:00Z",
             "It has not run yet: it is due at 2026-03-01 12:01:00 UTC.",
         )
 
     def test_a_failed_run_that_was_asked_for_is_shown_with_its_id_and_what_comes_next(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         harness.pass_by(60)
         harness.clock.advance(5)
         harness.answers.append(ValueError("no paper"))
-        one = harness("schedule/run", schedule_id=made["schedule_id"])["occurrence_id"]
+        occurrence_id = harness("schedule/run", schedule_id=schedule["schedule_id"])["occurrence_id"]
         harness.driver.run_due()
         harness.clock.advance(1)
-        told = harness("schedule/explain", schedule_id=made["schedule_id"])
-        assert (told["at"], told["occurrence_id"]) == ("2026-03-01T12:01:06Z", one)
-        assert told["summary"] == (
-            f"About its last occurrence, `{one}`, asked for at 2026-03-01 12:01:05 UTC: it ran and failed: the target "
-            "reported a failure, with `ValueError: no paper` (attempt 1 of 1); "
+        answer = harness("schedule/explain", schedule_id=schedule["schedule_id"])
+        assert (answer["at"], answer["occurrence_id"]) == ("2026-03-01T12:01:06Z", occurrence_id)
+        assert answer["summary"] == (
+            f"About its last occurrence, `{occurrence_id}`, asked for at 2026-03-01 12:01:05 UTC: it ran and failed: "
+            "the target reported a failure, with `ValueError: no paper` (attempt 1 of 1); "
             "it is next due at 2026-03-01 12:02:00 UTC."
         )
 
     def test_a_backfill_may_be_the_last_though_its_time_is_long_past(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         for _ in range(3):
             harness.pass_by(60)
         span = {"from": "2026-03-01T12:00:30Z", "to": "2026-03-01T12:01:30Z"}
-        [one] = harness("schedule/backfill", schedule_id=made["schedule_id"], **span)["occurrences"]
+        [one] = harness("schedule/backfill", schedule_id=schedule["schedule_id"], **span)["occurrences"]
         harness.pass_by(5)
-        told = harness("schedule/explain", schedule_id=made["schedule_id"])
-        assert told["occurrence_id"] == one["occurrence_id"]
-        assert "made up for 2026-03-01 12:01:00 UTC: it ran" in told["summary"]
+        answer = harness("schedule/explain", schedule_id=schedule["schedule_id"])
+        assert answer["occurrence_id"] == one["occurrence_id"]
+        assert "made up for 2026-03-01 12:01:00 UTC: it ran" in answer["summary"]
 
     def test_what_waits_for_events_and_never_ran_is_reported(self, harness):
-        made = harness.create(trigger={"type": "event", "event_type": "up"})
-        told = harness("schedule/explain", schedule_id=made["schedule_id"])
-        assert "the schedule waits for events" in told["summary"]
+        schedule = harness.create(trigger={"type": "event", "event_type": "up"})
+        answer = harness("schedule/explain", schedule_id=schedule["schedule_id"])
+        assert "the schedule waits for events" in answer["summary"]

@@ -44,9 +44,9 @@ def test_its_owner_is_told(harness):
     assert f"by `noonmark` ({reason})" in harness("schedule/explain", schedule_id="s")["summary"]
     [entry] = [one for one in harness("audit/list", schedule_id="s")["entries"] if one["caller"] == "noonmark"]
     assert (entry["operation"], entry["reason"]) == ("schedule/pause", reason)
-    asked = harness("schedule/run", schedule_id="s")
+    answer = harness("schedule/run", schedule_id="s")
     harness.pass_by(1)
-    assert harness("occurrence/get", occurrence_id=asked["occurrence_id"])["phase"] == "skipped"
+    assert harness("occurrence/get", occurrence_id=answer["occurrence_id"])["phase"] == "skipped"
     harness("schedule/resume", schedule_id="s")
     harness("schedule/run", schedule_id="s", key="again")
     harness.pass_by(1)

@@ -33,22 +33,22 @@ def relabelled(made, label):
 
 
 def test_an_edit_that_was_outrun_is_decided_again(rig):
-    made = rig.create()
-    queued = replace(made.declaration, overlap_policy=overlap.Queue())
+    schedule = rig.create()
+    queued = replace(schedule.declaration, overlap_policy=overlap.Queue())
 
     def be_faster():
-        schedule_edits.pause(rig.store.store, made.uid)
+        schedule_edits.pause(rig.store.store, schedule.uid)
 
     rig.store.meanwhile("change", be_faster)
-    edited = schedule_edits.edit(rig.store, made.uid, queued, lookahead=0)
+    edited = schedule_edits.edit(rig.store, schedule.uid, queued, lookahead=0)
     assert (edited.phase, edited.declaration) == (SchedulePhase.PAUSED, queued)
     assert rig.store.calls["change"] == 1
 
 
 def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
     """What depends on what is read outside the lock, so only a change of that can come in between."""
-    up, made, other = rig.create("uid-1"), rig.create("uid-2"), rig.create("uid-3")
-    follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
+    up, schedule, other = rig.create("uid-1"), rig.create("uid-2"), rig.create("uid-3")
+    follows = replace(schedule.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
 
     def be_faster():
         snapshot = rig.store.store.snapshot(other.uid)
@@ -59,74 +59,74 @@ def test_an_edit_whose_upstreams_are_outrun_all_the_while_gives_up(rig):
 
     rig.store.meanwhile("change", be_faster)
     with pytest.raises(Conflict, match="kept changing"):
-        schedule_edits.edit(rig.store, made.uid, follows, lookahead=0)
+        schedule_edits.edit(rig.store, schedule.uid, follows, lookahead=0)
     assert rig.store.calls["change"] == schedule_edits.MAX_TRIES
 
 
 @pytest.mark.parametrize("is_paused_meanwhile", [False, True])
 def test_an_edit_that_rests_on_other_records_takes_two_steps(rig, is_paused_meanwhile):
-    up, made = rig.create("uid-1"), rig.create("uid-2")
-    follows = replace(made.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
+    up, schedule = rig.create("uid-1"), rig.create("uid-2")
+    follows = replace(schedule.declaration, depends_on=(Dependency(schedule_id=up.schedule_id),))
 
     def be_faster():
-        schedule_edits.pause(rig.store.store, made.uid)
+        schedule_edits.pause(rig.store.store, schedule.uid)
 
     if is_paused_meanwhile:
         rig.store.meanwhile("graph", be_faster)
-    edited = schedule_edits.edit(rig.store, made.uid, follows, lookahead=0)
+    edited = schedule_edits.edit(rig.store, schedule.uid, follows, lookahead=0)
     assert edited.declaration == follows
     assert (edited.phase is SchedulePhase.PAUSED) is is_paused_meanwhile
     assert rig.store.calls["change"] == 2
 
 
 def test_a_declaration_is_made_of_what_is_stored_and_of_the_time_of_the_edit(rig):
-    made, given = rig.create(), []
+    created, given = rig.create(), []
 
     def read(schedule, now):
         given.append((schedule, now))
-        return relabelled(made, "a")
+        return relabelled(created, "a")
 
-    schedule_edits.declare(rig.store, made.uid, read, lookahead=0)
-    assert given == [(made, rig.world.now)]
+    schedule_edits.declare(rig.store, created.uid, read, lookahead=0)
+    assert given == [(created, rig.world.now)]
 
 
 @pytest.mark.parametrize("change", ["edit", "pause", "resume", "delete"])
 def test_what_is_deleted_cannot_be_changed(rig, change):
-    made = rig.create()
-    schedule_edits.delete(rig.store, made.uid)
+    schedule = rig.create()
+    schedule_edits.delete(rig.store, schedule.uid)
     call = {
-        "edit": lambda: schedule_edits.edit(rig.store, made.uid, relabelled(made, "a"), lookahead=0),
-        "pause": lambda: schedule_edits.pause(rig.store, made.uid),
-        "resume": lambda: schedule_edits.resume(rig.store, made.uid, lookahead=0),
-        "delete": lambda: schedule_edits.delete(rig.store, made.uid),
+        "edit": lambda: schedule_edits.edit(rig.store, schedule.uid, relabelled(schedule, "a"), lookahead=0),
+        "pause": lambda: schedule_edits.pause(rig.store, schedule.uid),
+        "resume": lambda: schedule_edits.resume(rig.store, schedule.uid, lookahead=0),
+        "delete": lambda: schedule_edits.delete(rig.store, schedule.uid),
     }[change]
     with pytest.raises(NotFound):
         call()
 
 
 def test_what_changes_nothing_is_not_written(rig):
-    made = rig.create()
-    schedule_edits.edit(rig.store, made.uid, made.declaration, lookahead=0)
-    schedule_edits.resume(rig.store, made.uid, lookahead=0)
-    assert schedule(rig, made) == made
+    created = rig.create()
+    schedule_edits.edit(rig.store, created.uid, created.declaration, lookahead=0)
+    schedule_edits.resume(rig.store, created.uid, lookahead=0)
+    assert schedule(rig, created) == created
     rig.advance(1)
-    paused = schedule_edits.pause(rig.store, made.uid)
+    paused = schedule_edits.pause(rig.store, created.uid)
     rig.advance(1)
-    assert schedule_edits.pause(rig.store, made.uid) == paused
+    assert schedule_edits.pause(rig.store, created.uid) == paused
     assert paused.updated < rig.world.now
-    assert revision(rig, made) == 1
+    assert revision(rig, created) == 1
 
 
 def test_an_id_that_is_taken_is_not_created_again(rig):
-    made = rig.create()
-    assert schedule_edits.create(rig.store, replace(made, uid="uid-2"), lookahead=0) is None
+    schedule = rig.create()
+    assert schedule_edits.create(rig.store, replace(schedule, uid="uid-2"), lookahead=0) is None
 
 
 def test_one_that_was_asked_for_by_hand_is_due_now(rig):
-    made = rig.create()
-    one = schedule_edits.run_now(made, key="k", payload={"a": 1}, now=rig.world.now)
+    schedule = rig.create()
+    one = schedule_edits.run_now(schedule, key="k", payload={"a": 1}, now=rig.world.now)
     assert (one.origin, one.nominal, one.due, one.payload) == ("manual:k", rig.world.now, rig.world.now, {"a": 1})
-    assert schedule_edits.run_now(made, key="k", payload=None, now=rig.world.now + 1).id == one.id
+    assert schedule_edits.run_now(schedule, key="k", payload=None, now=rig.world.now + 1).id == one.id
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume"])

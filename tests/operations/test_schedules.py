@@ -31,11 +31,11 @@ WORKFLOW = {"target_kind": "workflow", "workflow_id": "wf_1", "version": 1}
 
 class TestCreating:
     def test_what_is_told_is_what_was_declared_and_what_comes_of_it(self, harness):
-        made = harness.create(name="nightly", labels={"team": "a"})
-        assert made == made | {
+        schedule = harness.create(name="nightly", labels={"team": "a"})
+        assert schedule == schedule | {
             "name": "nightly",
             "labels": {"team": "a"},
-            "target": made["target"] | REPORT,
+            "target": schedule["target"] | REPORT,
             "phase": "active",
             "revision": 1,
             "owner": {"tenant": "default", "user": "local"},
@@ -47,8 +47,8 @@ class TestCreating:
             "created_at_utc": "2026-03-01T12:00:00Z",
             "deleted_at_utc": None,
         }
-        assert made["next_fire_times"] == [f"2026-03-01T12:0{minute}:00Z" for minute in (1, 2, 3, 4, 5)]
-        assert harness("schedule/get", schedule_id=made["schedule_id"]) == made
+        assert schedule["next_fire_times"] == [f"2026-03-01T12:0{minute}:00Z" for minute in (1, 2, 3, 4, 5)]
+        assert harness("schedule/get", schedule_id=schedule["schedule_id"]) == schedule
 
     def test_names_are_not_unique_but_ids_are(self, harness):
         ids = {harness.create(name="twice")["schedule_id"] for _ in range(2)}
@@ -103,10 +103,10 @@ class TestKeys:
         assert harness.create(name="once", idempotency_key="k1")["schedule_id"] != first["schedule_id"]
 
     def test_after_a_delete_the_request_is_known_to_have_been_carried_out(self, harness):
-        made = harness.create(name="once", idempotency_key="k1")
-        harness("schedule/delete", schedule_id=made["schedule_id"])
+        schedule = harness.create(name="once", idempotency_key="k1")
+        harness("schedule/delete", schedule_id=schedule["schedule_id"])
         again = harness.create(name="once", idempotency_key="k1")
-        assert (again["schedule_id"], again["phase"]) == (made["schedule_id"], "deleted")
+        assert (again["schedule_id"], again["phase"]) == (schedule["schedule_id"], "deleted")
 
     def test_what_has_its_id_now_is_not_what_it_made(self, harness):
         harness.create(schedule_id="s", idempotency_key="k1")
@@ -170,66 +170,66 @@ class TestUpserting:
 
 class TestUpdating:
     def test_labels_keep_the_revision_and_a_trigger_does_not(self, harness):
-        made = harness.create()
-        relabelled = harness("schedule/update", schedule_id=made["schedule_id"], labels={"a": "b"})
+        schedule = harness.create()
+        relabelled = harness("schedule/update", schedule_id=schedule["schedule_id"], labels={"a": "b"})
         assert (relabelled["revision"], relabelled["labels"]) == (1, {"a": "b"})
         moved = harness(
-            "schedule/update", schedule_id=made["schedule_id"], trigger={"type": "cron", "expression": "@daily"}
+            "schedule/update", schedule_id=schedule["schedule_id"], trigger={"type": "cron", "expression": "@daily"}
         )
         assert (moved["revision"], moved["labels"], moved["next_run_at"]) == (2, {"a": "b"}, "2026-03-02T00:00:00Z")
 
     def test_null_takes_a_field_back(self, harness):
-        made = harness.create(name="named", max_runs=3)
-        changed = harness("schedule/update", schedule_id=made["schedule_id"], name=None, max_runs=None)
+        schedule = harness.create(name="named", max_runs=3)
+        changed = harness("schedule/update", schedule_id=schedule["schedule_id"], name=None, max_runs=None)
         assert (changed["name"], changed.get("max_runs")) == (None, None)
 
     def test_a_default_policy_follows_the_kind_of_trigger(self, harness):
-        made = harness.create()
-        assert made["overlap_policy"] == "skip"
+        schedule = harness.create()
+        assert schedule["overlap_policy"] == "skip"
         event = {"type": "event", "event_type": "seen"}
-        changed = harness("schedule/update", schedule_id=made["schedule_id"], trigger=event)
+        changed = harness("schedule/update", schedule_id=schedule["schedule_id"], trigger=event)
         assert changed["overlap_policy"] == {"type": "queue", "queue_limit": 10_000}
 
     def test_only_the_revision_that_was_read_is_changed(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         with pytest.raises(RevisionConflict) as refused:
-            harness("schedule/update", schedule_id=made["schedule_id"], expected_revision=2, max_runs=3)
+            harness("schedule/update", schedule_id=schedule["schedule_id"], expected_revision=2, max_runs=3)
         assert refused.value.field == "expected_revision"
         assert (
-            harness("schedule/update", schedule_id=made["schedule_id"], expected_revision=1, max_runs=3)["revision"]
+            harness("schedule/update", schedule_id=schedule["schedule_id"], expected_revision=1, max_runs=3)["revision"]
             == 2
         )
 
     def test_only_what_was_read_is_changed(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         harness.clock.advance(1)
-        read = {"schedule_id": made["schedule_id"], "expected_updated_at_utc": made["updated_at_utc"]}
+        read = {"schedule_id": schedule["schedule_id"], "expected_updated_at_utc": schedule["updated_at_utc"]}
         renamed = harness("schedule/update", name="mine", **read)
-        assert renamed["revision"] == made["revision"]
+        assert renamed["revision"] == schedule["revision"]
         for name in ("update", "pause", "resume", "delete"):
             with pytest.raises(RevisionConflict) as refused:
                 harness(f"schedule/{name}", **read, **({"name": "theirs"} if name == "update" else {}))
             assert refused.value.field == "expected_updated_at_utc"
 
     def test_enabled_pauses_and_resumes(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         phases = [
-            harness("schedule/update", schedule_id=made["schedule_id"], enabled=enabled)["phase"]
+            harness("schedule/update", schedule_id=schedule["schedule_id"], enabled=enabled)["phase"]
             for enabled in (False, False, True, None)
         ]
         assert phases == ["paused", "paused", "active", "active"]
 
     def test_the_document_that_was_told_changes_nothing(self, harness):
-        made = harness.create(name="same", labels={"a": "b"}, max_runs=7)
-        told = {field: made[field] for field in ("name", "labels", "trigger", "target", "max_runs", "enabled")}
-        again = harness("schedule/update", schedule_id=made["schedule_id"], **told)
-        assert again | {"updated_at_utc": ""} == made | {"updated_at_utc": ""}
+        schedule = harness.create(name="same", labels={"a": "b"}, max_runs=7)
+        told = {field: schedule[field] for field in ("name", "labels", "trigger", "target", "max_runs", "enabled")}
+        again = harness("schedule/update", schedule_id=schedule["schedule_id"], **told)
+        assert again | {"updated_at_utc": ""} == schedule | {"updated_at_utc": ""}
 
     @pytest.mark.parametrize("field", ["nonsense", "phase", "owner", "user_id"])
     def test_other_fields_are_refused(self, harness, field):
-        made = harness.create()
+        schedule = harness.create()
         with pytest.raises(InvalidSchedule) as refused:
-            harness("schedule/update", schedule_id=made["schedule_id"], **{field: "x"})
+            harness("schedule/update", schedule_id=schedule["schedule_id"], **{field: "x"})
         assert refused.value.field == field
 
     def test_a_function_by_its_module_stays_but_does_not_come(self, harness):
@@ -266,10 +266,10 @@ def drive_id(harness):
 
 
 def test_what_belongs_to_another_tenant_is_not_there(harness):
-    made = harness.create()
+    schedule = harness.create()
     for name in ("get", "pause", "resume", "delete", "run", "occurrences", "runs", "update", "explain"):
         with pytest.raises(NotFound):
-            harness(f"schedule/{name}", schedule_id=made["schedule_id"], caller=FOREIGN)
+            harness(f"schedule/{name}", schedule_id=schedule["schedule_id"], caller=FOREIGN)
 
 
 def test_an_unknown_operation_is_not_there(harness):
@@ -285,42 +285,42 @@ def test_what_a_program_declared_is_not_given_a_request_or_a_command_over_the_ne
     with pytest.raises(NotAllowed, match="only a program can change what it calls") as refused:
         harness("schedule/update", schedule_id=job, target=target)
     assert refused.value.field == "target"
-    made = harness.create(target=target)
-    harness("schedule/update", schedule_id=made["schedule_id"], target=REPORT)
-    harness("schedule/update", schedule_id=made["schedule_id"], target=target)
+    schedule = harness.create(target=target)
+    harness("schedule/update", schedule_id=schedule["schedule_id"], target=REPORT)
+    harness("schedule/update", schedule_id=schedule["schedule_id"], target=target)
 
 
 class TestPausing:
     def test_paused_resumed_and_paused_again(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         for _ in range(2):  # a second time changes nothing
-            assert harness("schedule/pause", schedule_id=made["schedule_id"], reason="holiday")["phase"] == "paused"
+            assert harness("schedule/pause", schedule_id=schedule["schedule_id"], reason="holiday")["phase"] == "paused"
         harness.pass_by(180)
         assert harness.calls == []
-        resumed = harness("schedule/resume", schedule_id=made["schedule_id"])
+        resumed = harness("schedule/resume", schedule_id=schedule["schedule_id"])
         assert (resumed["phase"], resumed["counters"]["skipped"]) == ("active", 3)
 
     def test_deleted_is_told_and_hidden_and_stays(self, harness):
-        made = harness.create()
+        schedule = harness.create()
         for _ in range(2):
-            gone = harness("schedule/delete", schedule_id=made["schedule_id"])
+            gone = harness("schedule/delete", schedule_id=schedule["schedule_id"])
             assert (gone["phase"], gone["deleted_at_utc"]) == ("deleted", "2026-03-01T12:00:00Z")
             assert (gone.pop("stopped_runs"), gone.pop("unfinished_runs")) == (0, 0)
         with pytest.raises(NotFound):
-            harness("schedule/get", schedule_id=made["schedule_id"])
-        assert harness("schedule/get", schedule_id=made["schedule_id"], include_deleted=True) == gone
+            harness("schedule/get", schedule_id=schedule["schedule_id"])
+        assert harness("schedule/get", schedule_id=schedule["schedule_id"], include_deleted=True) == gone
         assert harness("schedule/list")["schedules"] == []
         assert harness("schedule/list", phase="deleted")["schedules"] == [gone]
 
     @pytest.mark.parametrize("verb", ["pause", "resume", "delete"])
     def test_another_revision_than_the_expected_one_is_left_alone(self, harness, verb):
-        made = harness.create(enabled=verb != "resume")
+        schedule = harness.create(enabled=verb != "resume")
         with pytest.raises(RevisionConflict) as refused:
-            harness(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=2)
+            harness(f"schedule/{verb}", schedule_id=schedule["schedule_id"], expected_revision=2)
         assert refused.value.field == "expected_revision"
-        assert harness("schedule/get", schedule_id=made["schedule_id"]) == made
-        after = harness(f"schedule/{verb}", schedule_id=made["schedule_id"], expected_revision=1)
-        assert after["phase"] != made["phase"]
+        assert harness("schedule/get", schedule_id=schedule["schedule_id"]) == schedule
+        after = harness(f"schedule/{verb}", schedule_id=schedule["schedule_id"], expected_revision=1)
+        assert after["phase"] != schedule["phase"]
 
 
 SLEEP = {"target_kind": "command", "argv": ["sleep", "9"]}
@@ -332,10 +332,10 @@ class TestWindows:
     )
     def test_a_pause_without_a_further_window_is_warned_of(self, harness, trigger, warned):
         window = {"duration_seconds": 5, "end_action": "pause"}
-        made = harness.create(schedule_id="s", target=SLEEP, trigger=trigger, window=window)
+        schedule = harness.create(schedule_id="s", target=SLEEP, trigger=trigger, window=window)
         again = harness("schedule/upsert", schedule_id="s", target=SLEEP, trigger=trigger, window=window)
         changed = harness("schedule/update", schedule_id="s", name="other")
-        for answer in (made, again, changed):
+        for answer in (schedule, again, changed):
             assert [warning.partition(":")[0] for warning in answer.get("warnings", [])] == [
                 "window.end_action"
             ] * warned
@@ -344,26 +344,26 @@ class TestWindows:
 class TestRunsOfADeletedSchedule:
     @pytest.mark.parametrize(("asked", "told"), [({}, (0, 1)), ({"stop_running": True}, (1, 0))])
     def test_they_are_asked_to_stop_if_the_caller_wants_it(self, harness, asked, told):
-        made = harness.create()["schedule_id"]
-        one = harness("schedule/run", schedule_id=made)["occurrence_id"]
+        schedule_id = harness.create()["schedule_id"]
+        occurrence_id = harness("schedule/run", schedule_id=schedule_id)["occurrence_id"]
         store, now = harness.service.store, harness.service.store.clock()
         [claim] = store.claim("n1", ["function:report"], now=now, until=now, limit=9, lease=60 * SECOND)
         store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
-        deleted = harness("schedule/delete", schedule_id=made, **asked)
+        deleted = harness("schedule/delete", schedule_id=schedule_id, **asked)
         assert (deleted["stopped_runs"], deleted["unfinished_runs"]) == told
-        assert harness("occurrence/get", occurrence_id=one)["phase"] == "dispatching"
-        lease = Lease(occurrence_id=one, fence=claim.occurrence.fence)
+        assert harness("occurrence/get", occurrence_id=occurrence_id)["phase"] == "dispatching"
+        lease = Lease(occurrence_id=occurrence_id, fence=claim.occurrence.fence)
         assert bool(store.renew([lease], now=now, lease=60 * SECOND).stop) is bool(asked)
-        again = harness("schedule/delete", schedule_id=made, stop_running=True)
+        again = harness("schedule/delete", schedule_id=schedule_id, stop_running=True)
         assert again["stopped_runs"] == 1
 
     def test_what_its_target_has_accepted_is_cancelled(self, harness):
-        made = harness.create()["schedule_id"]
-        one = harness("schedule/run", schedule_id=made)["occurrence_id"]
+        schedule_id = harness.create()["schedule_id"]
+        occurrence_id = harness("schedule/run", schedule_id=schedule_id)["occurrence_id"]
         store, now = harness.service.store, harness.service.store.clock()
         [claim] = store.claim("n1", ["function:report"], now=now, until=now, limit=9, lease=60 * SECOND)
         [admitted] = store.admit([admit(claim, now=now, lease=60 * SECOND)], now=now, lease=60 * SECOND)
         store.settle([settle(admitted.occurrence, claim.schedule, Accepted(started=now, accepted=now), node="n1")])
-        assert harness("schedule/delete", schedule_id=made, stop_running=True)["stopped_runs"] == 1
-        assert harness("occurrence/get", occurrence_id=one)["phase"] == "cancelled"
-        assert harness("schedule/delete", schedule_id=made, stop_running=True)["stopped_runs"] == 0
+        assert harness("schedule/delete", schedule_id=schedule_id, stop_running=True)["stopped_runs"] == 1
+        assert harness("occurrence/get", occurrence_id=occurrence_id)["phase"] == "cancelled"
+        assert harness("schedule/delete", schedule_id=schedule_id, stop_running=True)["stopped_runs"] == 0

@@ -99,7 +99,7 @@ def test_without_a_key_nothing_is_sealed(harness):
     assert harness("secret/list") == {"secrets": []}
 
 
-def test_a_tenant_has_so_many_secrets_and_no_more(harness):
+def test_the_secrets_of_a_tenant_are_limited(harness):
     for number in range(MAX_SECRETS):
         put(harness, name=f"n{number}")
     with pytest.raises(QuotaExceeded, match="1,000 secrets already"):
@@ -158,8 +158,8 @@ def test_a_request_that_is_refused_has_not_used_its_key(harness):
     with pytest.raises(InvalidSchedule, match="there is no secret"):
         harness.create(target=http(), idempotency_key="once")
     put(harness)
-    made = harness.create(target=http("https://api.example.com/other"), idempotency_key="once")
-    assert harness.create(target=http("https://api.example.com/other"), idempotency_key="once") == made
+    schedule = harness.create(target=http("https://api.example.com/other"), idempotency_key="once")
+    assert harness.create(target=http("https://api.example.com/other"), idempotency_key="once") == schedule
     with pytest.raises(KeyReused):
         harness.create(target=http(), idempotency_key="once")
 

@@ -92,7 +92,7 @@ def test_run(harness):
 
 
 def test_a_selection_must_be_one(harness):
-    with pytest.raises(InvalidRequest, match="say which schedules"):
+    with pytest.raises(InvalidRequest, match="select schedules"):
         harness("selection/delete")
     with pytest.raises(InvalidRequest, match="more than 1 schedules match"):
         harness("selection/delete", label="team=a", limit=1)

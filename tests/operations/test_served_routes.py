@@ -77,8 +77,8 @@ def test_a_pending_occurrence_says_that_it_waits_for_a_node(harness):
     requested = harness("schedule/run", schedule_id="typo")
     why = WARNING[0].upper() + WARNING[1:]
     assert (requested["waiting_for"], requested["why"]) == ("target_missing", why)
-    found = harness("occurrence/get", occurrence_id=requested["occurrence_id"])
-    assert (found["waiting_for"], found["why"]) == ("target_missing", why)
+    answer = harness("occurrence/get", occurrence_id=requested["occurrence_id"])
+    assert (answer["waiting_for"], answer["why"]) == ("target_missing", why)
     listed = harness("schedule/occurrences", schedule_id="typo")["occurrences"]
     assert {one["why"] for one in listed} == {why}
     across = harness("occurrence/list", phase="pending")["occurrences"]

@@ -61,11 +61,11 @@ def say(role, text):
 
 
 def test_a_session_is_created_with_its_specification(harness):
-    made = harness("session/create", session_id="desk", model="test", labels={"a": "b"}, max_tokens=9)
-    assert (made["session_id"], made["state"], made["model"], made["max_tokens"]) == ("desk", "idle", "test", 9)
-    assert (made["owner"], made["labels"]) == ({"tenant": "default", "user": "local"}, {"a": "b"})
-    assert (made["message_count"], made["cost_usd"], made["usage"]["total_tokens"]) == (0, 0, 0)
-    assert harness("session/get", session_id="desk") == made
+    answer = harness("session/create", session_id="desk", model="test", labels={"a": "b"}, max_tokens=9)
+    assert (answer["session_id"], answer["state"], answer["model"], answer["max_tokens"]) == ("desk", "idle", "test", 9)
+    assert (answer["owner"], answer["labels"]) == ({"tenant": "default", "user": "local"}, {"a": "b"})
+    assert (answer["message_count"], answer["cost_usd"], answer["usage"]["total_tokens"]) == (0, 0, 0)
+    assert harness("session/get", session_id="desk") == answer
     assert harness("session/create", model="test")["session_id"] == "fresh0001"
     with pytest.raises(Conflict):
         harness("session/create", session_id="desk", model="test")
@@ -136,12 +136,12 @@ def test_a_message_is_a_turn_of_its_own(harness):
     with pytest.raises(Conflict, match="in flight"):
         harness("session/delete", session_id="desk")
     harness.service.store.append_messages(turn, [say(Role.ASSISTANT, "hello")])
-    found = harness("session/messages", session_id="desk")["messages"]
-    assert [(one["number"], one["role"], one["text"]) for one in found] == [
+    answer = harness("session/messages", session_id="desk")["messages"]
+    assert [(one["number"], one["role"], one["text"]) for one in answer] == [
         (1, "user", "hi"),
         (2, "assistant", "hello"),
     ]
-    assert "data" not in found[0]
+    assert "data" not in answer[0]
     assert [one["number"] for one in harness("session/messages", session_id="desk", after=1)["messages"]] == [2]
     asked = {"session_id": "desk", "limit": 1}
     for newest_first, numbers in ((False, [1, 2]), (True, [2, 1])):
@@ -211,10 +211,10 @@ def test_what_schedules_name_is_not_deleted(harness):
 
 
 def test_a_mob_has_members_and_flows(harness):
-    made = harness("mob/create", mob_id="crew", members=[WRITER], flows={"news": FLOW})
-    assert made["members"] == [{**WRITER, "session_id": "mob:crew:writer"}]
-    assert made["flows"] == {"news": FLOW}
-    assert harness("mob/get", mob_id="crew") == harness("mob/list")["mobs"][0] == made
+    answer = harness("mob/create", mob_id="crew", members=[WRITER], flows={"news": FLOW})
+    assert answer["members"] == [{**WRITER, "session_id": "mob:crew:writer"}]
+    assert answer["flows"] == {"news": FLOW}
+    assert harness("mob/get", mob_id="crew") == harness("mob/list")["mobs"][0] == answer
     member = harness("session/get", session_id="mob:crew:writer")
     assert (member["mob_id"], member["member_id"], member["role"]) == ("crew", "writer", "editor")
     with pytest.raises(Conflict):

@@ -77,15 +77,15 @@ def test_a_new_schedule_and_an_update_have_the_same_fields():
 
 
 def test_an_answer_that_is_not_its_model_is_noticed():
-    made = Harness().create()
+    harness = Harness().create()
     model = OPERATIONS["schedule/create"].answer
-    check_answer(model, made)
+    check_answer(model, harness)
     for wrong in (
-        {**made, "surprise": 1},
-        {**made, "revision": "1"},
-        {**made, "created_at_utc": None},
-        {**made, "counters": {}},
-        {name: value for name, value in made.items() if name != "phase"},
+        {**harness, "surprise": 1},
+        {**harness, "revision": "1"},
+        {**harness, "created_at_utc": None},
+        {**harness, "counters": {}},
+        {name: value for name, value in harness.items() if name != "phase"},
     ):
         with pytest.raises(AssertionError):
             check_answer(model, wrong)

@@ -160,17 +160,17 @@ def test_what_needs_a_look_comes_in_the_order_of_its_cost():
     store.beat(Heartbeat(node="n", routes=("function:report",), capacity=4, lease=600 * SECOND), now=now)
     harness("halt/set", labels={"team": "x"}, reason="too much")
     harness("schedule/propose", schedule_id="wish", trigger=HOURLY, target=REPORT)
-    found = harness("overview")
-    assert [one["kind"] for one in found["needs_look"]] == ["halt", "not_served", "proposal"]
-    halt, lost, _ = found["needs_look"]
+    answer = harness("overview")
+    assert [one["kind"] for one in answer["needs_look"]] == ["halt", "not_served", "proposal"]
+    halt, lost, _ = answer["needs_look"]
     assert (
         halt["text"]
         == "Everything with team=x is halted by `local` (too much): nothing of it starts until that is lifted."
     )
     assert (lost["schedule_id"], lost["action"]) == ("lost", "schedule/update")
     assert "no live node serves `function:gone`" in lost["text"]
-    assert (found["nodes"]["live"], found["proposals_waiting"], len(found["halts"])) == (1, 1, 1)
-    assert found["now_utc"] == to_text(now)
+    assert (answer["nodes"]["live"], answer["proposals_waiting"], len(answer["halts"])) == (1, 1, 1)
+    assert answer["now_utc"] == to_text(now)
     assert harness("overview", timezone="Asia/Tokyo")["day_from_utc"].endswith("T15:00:00Z")
     with pytest.raises(InvalidRequest):
         harness("overview", timezone="Nowhere/City")
@@ -269,14 +269,14 @@ def test_revisions_say_who_changed_what():
     harness("schedule/update", ANN, schedule_id="report", labels={"team": "b"}, description="x" * 9_000)
     harness("schedule/pause", ANN, schedule_id="report", reason="a holiday")
     harness("schedule/pause", ANN, schedule_id="report")
-    found = harness("schedule/revisions", schedule_id="report")["revisions"]
-    assert [(one["operation"], one["revision"]) for one in found] == [
+    answer = harness("schedule/revisions", schedule_id="report")["revisions"]
+    assert [(one["operation"], one["revision"]) for one in answer] == [
         ("schedule/pause", 2),
         ("schedule/update", 2),
         ("schedule/update", 2),
         ("schedule/create", 1),
     ]
-    pause, labels, edit, creation = found
+    pause, labels, edit, creation = answer
     assert pause["changes"] == [{"field": "phase", "before": "active", "after": "paused"}]
     assert (pause["reason"], pause["source"], pause["by"]) == ("a holiday", "rest", "local")
     assert {"field": "labels.team", "before": "a", "after": "b"} in labels["changes"]
@@ -293,7 +293,7 @@ def test_revisions_say_who_changed_what():
         cursor = page["next_cursor"]
         if cursor is None:
             break
-    assert pages == found
+    assert pages == answer
     # A deleted schedule has its own; one that has its id later has others.
     harness("schedule/delete", ANN, schedule_id="report")
     assert harness("schedule/revisions", schedule_id="report")["revisions"][0]["operation"] == "schedule/delete"

@@ -100,11 +100,11 @@ def test_a_created_schedule_is_told_with_its_next_fires_and_traps(call):
 
 
 def test_an_agent_is_told_when_its_schedule_ends(call):
-    made = call("schedule_create", replace(LOCAL, is_agent=True), trigger=NINE, target=REPORT)
-    text = tools.answer_text("noonmark_schedule_create", {}, made, NOW)
+    answer = call("schedule_create", replace(LOCAL, is_agent=True), trigger=NINE, target=REPORT)
+    text = tools.answer_text("noonmark_schedule_create", {}, answer, NOW)
     assert text.splitlines()[1] == "It ends Tue 2026-03-31 14:00 Europe/Stockholm (in 30 d)."
-    assert "It ends" in call.text("schedule_pause", schedule_id=made["schedule_id"])
-    assert "It ends" not in call.text("schedule_delete", schedule_id=made["schedule_id"])
+    assert "It ends" in call.text("schedule_pause", schedule_id=answer["schedule_id"])
+    assert "It ends" not in call.text("schedule_delete", schedule_id=answer["schedule_id"])
     assert "It ends" not in call.text("schedule_create", trigger=NINE, target=REPORT)
 
 
@@ -118,19 +118,21 @@ def test_a_proposal_is_told_with_who_decides_and_what_speaks_against_it(call):
 
 
 def test_a_whole_life_in_tools(call):
-    made = call.create(name="morning")["schedule_id"]
+    schedule_id = call.create(name="morning")["schedule_id"]
     assert "1 schedule:\n" in call.text("schedule_list")
-    assert "(in 21 h)" in call.text("schedule_update", schedule_id=made, trigger={**NINE, "expression": "0 10 * * *"})
-    assert "paused and does not fire" in call.text("schedule_pause", schedule_id=made, reason="holiday")
-    assert "active" in call.text("schedule_resume", schedule_id=made)
-    assert "Requested occ_" in call.text("schedule_run_now", schedule_id=made, payload={"n": 1})
+    assert "(in 21 h)" in call.text(
+        "schedule_update", schedule_id=schedule_id, trigger={**NINE, "expression": "0 10 * * *"}
+    )
+    assert "paused and does not fire" in call.text("schedule_pause", schedule_id=schedule_id, reason="holiday")
+    assert "active" in call.text("schedule_resume", schedule_id=schedule_id)
+    assert "Requested occ_" in call.text("schedule_run_now", schedule_id=schedule_id, payload={"n": 1})
     call.harness.pass_by(1)
-    assert ": completed" in call.text("schedule_occurrences", schedule_id=made)
-    assert '"runs":"succeeded"' in call.text("schedule_explain", schedule_id=made)
+    assert ": completed" in call.text("schedule_occurrences", schedule_id=schedule_id)
+    assert '"runs":"succeeded"' in call.text("schedule_explain", schedule_id=schedule_id)
     assert "Emitted e1" in call.text("emit_event", event_type="seen", event_id="e1")
     assert "There was an event e1" in call.text("emit_event", event_type="other", event_id="e1")
     assert "0 tokens in 0 model calls" in call.text("usage")
-    assert "is deleted" in call.text("schedule_delete", schedule_id=made)
+    assert "is deleted" in call.text("schedule_delete", schedule_id=schedule_id)
     assert call("schedule_list") == {"schedules": [], "next_cursor": None}
     dependent = call.text("schedule_create", trigger={"type": "event", "event_type": "seen"}, target=REPORT)
     assert "fires on events" in dependent
@@ -141,16 +143,16 @@ def test_a_whole_life_in_tools(call):
 def test_text_of_others_cannot_leave_its_block(call):
     """M4: what names, descriptions and payloads say is inside one block of data, on one line."""
     named = EVIL.replace("\n", " ")
-    made = call.create(name=named, description=EVIL, labels={"of": named})["schedule_id"]
+    schedule_id = call.create(name=named, description=EVIL, labels={"of": named})["schedule_id"]
     call.harness.answers.append(RuntimeError(EVIL))
-    call("schedule_run_now", schedule_id=made, payload=EVIL, reason=named)
+    call("schedule_run_now", schedule_id=schedule_id, payload=EVIL, reason=named)
     call.harness.pass_by(1)
-    call("schedule_pause", schedule_id=made, reason=named)
+    call("schedule_pause", schedule_id=schedule_id, reason=named)
     texts = [
-        call.text("schedule_get", schedule_id=made),
+        call.text("schedule_get", schedule_id=schedule_id),
         call.text("schedule_list"),
-        call.text("schedule_occurrences", schedule_id=made),
-        call.text("schedule_explain", schedule_id=made),
+        call.text("schedule_occurrences", schedule_id=schedule_id),
+        call.text("schedule_explain", schedule_id=schedule_id),
         tools.error_text(NotFound(f"there is no schedule {EVIL!r}\n{EVIL}", field="schedule_id")),
     ]
     for text in texts:
@@ -216,9 +218,9 @@ def test_wrong_arguments_are_refused(call, name, arguments, kind, field):
 
 
 def test_a_tool_sees_the_tenant_of_its_caller_only(call):
-    made = call.create()["schedule_id"]
+    schedule_id = call.create()["schedule_id"]
     with pytest.raises(NotFound):
-        call("schedule_get", FOREIGN, schedule_id=made)
+        call("schedule_get", FOREIGN, schedule_id=schedule_id)
     assert call("schedule_list", FOREIGN)["schedules"] == []
 
 

@@ -35,8 +35,8 @@ def send(service, key):
 
 
 def told(service):
-    found = perform(service, LOCAL, "event/list", {"event_type": "file_uploaded"})["events"]
-    return sorted(one["payload"]["filename"] for one in found)
+    answer = perform(service, LOCAL, "event/list", {"event_type": "file_uploaded"})["events"]
+    return sorted(one["payload"]["filename"] for one in answer)
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def unannounced(service, tmp_path):
 @pytest.mark.usefixtures("unannounced")
 class TestWhatWasKeptWhileTheStoreWasAway:
     def test_is_reported_before_a_list(self, service):
-        found = perform(service, LOCAL, "upload/list", {})["uploads"]
-        assert [one["filename"] for one in found] == told(service) == ["first"]
+        answer = perform(service, LOCAL, "upload/list", {})["uploads"]
+        assert [one["filename"] for one in answer] == told(service) == ["first"]
         assert service.uploads.unannounced("default") == []
 
     def test_is_reported_before_the_next_file(self, service):

@@ -89,8 +89,8 @@ def test_what_may_surprise_about_a_workflow_is_a_warning(harness):
 
 def test_a_schedule_may_name_what_does_not_exist_yet_and_is_warned(harness):
     def warnings(**target):
-        made = harness.create(target={**NAMES_ETL, **target})
-        return [one for one in made["warnings"] if "serves" not in one]
+        schedule = harness.create(target={**NAMES_ETL, **target})
+        return [one for one in schedule["warnings"] if "serves" not in one]
 
     assert warnings() == ["there is no workflow `etl`; it must be created before this is due"]
     create(harness, inputs={"day": {"type": "string"}, "n": {"type": "integer", "default": 1}})

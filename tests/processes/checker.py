@@ -1,4 +1,4 @@
-"""The checker: matches what ran, and what the store says of it, to the nominal fires of each schedule.
+"""The checker: compares the journal and the store with the nominal fires of each schedule.
 
 It reads the tables themselves, each at once, so that ten thousand occurrences take it a moment, and nothing depends on
 how the store tells of them.
@@ -80,11 +80,11 @@ class Verdict:
 def check(fleet, ids):
     """Judge schedules whose triggers have come to their end."""
     verdict = Verdict()
-    kept, rows = fleet.schedules(), _rows(fleet)
+    schedules, rows = fleet.schedules(), _rows(fleet)
     begins, ends = _marks(fleet.journal.of("begin")), _marks(fleet.journal.of("end", stopped=False))
     accepted = fleet.journal.accepted()
     for schedule_id in ids:
-        schedule, own = kept[schedule_id], rows.get(schedule_id, [])
+        schedule, own = schedules[schedule_id], rows.get(schedule_id, [])
         times = nominal_times(schedule)
         verdict.fires += len(times)
         _match(verdict, times, own)
@@ -151,15 +151,15 @@ def _judge(verdict, row, marks, accepted):
 
 def _rows(fleet):
     """All occurrences, by schedule."""
-    found = {}
+    collected = {}
     for schedule_id, one, origin, phase, *others in fleet.occurrences():
-        found.setdefault(schedule_id, []).append(Row(schedule_id, one, origin, Phase(phase), *others))
-    return found
+        collected.setdefault(schedule_id, []).append(Row(schedule_id, one, origin, Phase(phase), *others))
+    return collected
 
 
 def _marks(lines):
     """Lines of the journal by schedule and occurrence, in the order of their times."""
-    found = {}
+    collected = {}
     for line in sorted(lines, key=lambda line: line["at"]):
-        found.setdefault(line["schedule"], {}).setdefault(line["occurrence"], []).append(line)
-    return found
+        collected.setdefault(line["schedule"], {}).setdefault(line["occurrence"], []).append(line)
+    return collected

@@ -1,4 +1,4 @@
-"""Clocks that go wrong: of one node, beside others that go right."""
+"""Wrong clocks for single nodes."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The processes of one test: nodes and callers on one store, started, harmed and cleared away by process id."""
+"""The processes of one test: nodes and callers on one store, started and killed by process id."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the processes wrote down: beginnings and ends of runs, claims, starts, settlements and losses."""
+"""The journal of the processes: beginnings and ends of runs, claims, starts, settlements and lost leases."""
 
 import json
 from collections import Counter

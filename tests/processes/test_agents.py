@@ -1,4 +1,4 @@
-"""Agents whose nodes are killed, and two nodes that talk in one session."""
+"""Agents whose nodes are killed, and two nodes that take turns in one session."""
 
 import threading
 
@@ -79,8 +79,8 @@ def test_a_turn_whose_node_was_killed_goes_on_elsewhere(fleet, server, tmp_path,
     told, *answers = transcript(fleet, job)
     assert (told.role, told.parts[0]["text"], len(answers)) == (Role.USER, "Go.", dies == "after_record")
     fleet.start("agent_node", **settings)
-    found = ended(fleet, job)
-    assert (found.phase, found.attempt, found.losses) == (Phase.COMPLETED, 1, 1)
+    occurrence = ended(fleet, job)
+    assert (occurrence.phase, occurrence.attempt, occurrence.losses) == (Phase.COMPLETED, 1, 1)
     assert fleet.scheduler.runs(job)[0].result["text"] == "done"
     assert [one.role for one in transcript(fleet, job)] == [Role.USER, Role.ASSISTANT]
     settled, reserved = standing(fleet)

@@ -1,4 +1,4 @@
-"""The checker itself: it finds nothing in a sound history, and each thing that can be wrong with one."""
+"""The checker itself: it accepts a correct history, and reports each kind of error in a wrong one."""
 
 import json
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Several processes that write to one file and copy its log all the while: nothing is lost, and nobody waits long."""
+"""Several processes that write to one file and run checkpoints: nothing is lost, and no writer waits long."""
 
 import sqlite3
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""A store whose time is ahead by years for a while: nothing is lost meanwhile, and nothing is silent afterwards."""
+"""A store whose clock is years ahead for a while: nothing is lost meanwhile, and everything fires afterwards."""
 
 import threading
 from datetime import timedelta

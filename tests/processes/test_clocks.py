@@ -1,4 +1,4 @@
-"""The wrong clocks themselves, and nodes that go by them."""
+"""The wrong clocks themselves, and nodes that use them."""
 
 import pytest
 

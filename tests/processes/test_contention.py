@@ -1,4 +1,4 @@
-"""Many processes on one file, and many fires at one instant: nobody is shown a lock, nothing is done twice."""
+"""Many processes on one file, and many fires at one instant: no lock error surfaces, nothing is done twice."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Damaged rows: each is taken out with a reason, and all others run."""
+"""Damaged rows: each ends with a reason, and all others run."""
 
 from noonmark.core.instants import SECOND
 from tests.processes import work

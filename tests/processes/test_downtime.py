@@ -1,4 +1,4 @@
-"""Every node down for a while: each misfire policy runs exactly what it should, and every fire is accounted for."""
+"""All nodes down for a while: each misfire policy runs exactly what it should, and every fire is accounted for."""
 
 import tracemalloc
 from datetime import UTC, datetime

@@ -23,7 +23,7 @@ MARGIN = 20
 
 def declared(scheduler, user, numbers, due):
     """Schedules of a user that are due at one instant; the function has the name of the user."""
-    made = [
+    schedules = [
         factories.schedule(
             f"{user}-{number}",
             owner=Owner(tenant="acme", user=user),
@@ -35,7 +35,7 @@ def declared(scheduler, user, numbers, due):
         for number in numbers
     ]
     lookahead = scheduler._runtime.timing.lookahead
-    assert all(scheduler._store.create([first_plan(one, lookahead=lookahead) for one in made]))
+    assert all(scheduler._store.create([first_plan(one, lookahead=lookahead) for one in schedules]))
 
 
 def test_a_burst_of_one_owner_does_not_delay_the_single_runs_of_another(database, figure):

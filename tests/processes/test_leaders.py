@@ -1,4 +1,4 @@
-"""Leaders that are killed or frozen: another node leads soon, under a term of its own, and no fire is missed."""
+"""Leaders that are killed or frozen: another node soon leads under a new term, and no fire is missed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Much to do for several nodes on one PostgreSQL: everything is done once, by few connections, and then it is quiet."""
+"""Load on several nodes and one PostgreSQL: everything is done once, with few connections, and then it is idle."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Nodes that are killed, frozen or poisoned: every fire ends once, and whoever lost its lease changes nothing."""
+"""Nodes that are killed, frozen or poisoned: every fire ends once, and a node without its lease changes nothing."""
 
 import signal
 

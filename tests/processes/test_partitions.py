@@ -1,4 +1,4 @@
-"""A node that is parted from PostgreSQL, or hears or is heard no more: others take over, and it comes back."""
+"""Network partitions between a node and PostgreSQL: others take over, and it recovers."""
 
 import pytest
 
@@ -90,9 +90,9 @@ def stale_effects(journal):
     claims = {}
     for line in journal.of("claimed"):
         claims.setdefault(line["occurrence"], []).append(line)
-    found = []
+    collected = []
     for begun in journal.of("begin"):
         held = [one for one in claims.get(begun["occurrence"], ()) if one["at"] < begun["at"]]
         if held and max(held, key=lambda one: one["fence"])["pid"] != begun["pid"]:
-            found.append(begun)
-    return found
+            collected.append(begun)
+    return collected

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that dies, hangs up, answers late or not at all, and nodes that freeze while it waits for them.
+"""PostgreSQL crashes, hangs up, answers late or not at all, and nodes freeze in a transaction.
 
 Every fire ends once all the same, and nobody waits longer than it has to.
 """

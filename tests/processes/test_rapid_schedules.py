@@ -1,4 +1,4 @@
-"""Changing a schedule that two nodes plan all the time: each change waits for its turn, and is made at once."""
+"""Edits of a schedule that two nodes plan all the time: each edit succeeds without retries by the caller."""
 
 import os
 

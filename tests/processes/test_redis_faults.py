@@ -206,9 +206,9 @@ def test_server_that_is_read_only_or_full_refuses_and_loses_nothing(fleet, figur
         fleet.until(lambda count=failures: len(fleet.journal.of("store_failed")) > count)
         server.run(*heal)
         assert stored(fleet) == before
-    one = fleet.scheduler.schedule(work.record)
-    fleet.completed([*ids, one])
-    verdict = check(fleet, [*ids, one])
+    schedule = fleet.scheduler.schedule(work.record)
+    fleet.completed([*ids, schedule])
+    verdict = check(fleet, [*ids, schedule])
     figure(f"read-only, then out of memory: {verdict}")
     assert node.poll() is None
     assert_sound(verdict)

@@ -1,4 +1,4 @@
-"""Targets that hang: those that do not go on as if the others were not there."""
+"""Targets that hang do not slow down the others."""
 
 from noonmark.core.lifecycle import Phase
 from tests.processes import work

@@ -1,4 +1,4 @@
-"""A node that is asked to stop under load: it finishes what it can, hands back the rest, and goes in time."""
+"""A node that is asked to stop under load: it finishes what it can, hands back the rest, and ends in time."""
 
 import signal
 

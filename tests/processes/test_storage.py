@@ -1,4 +1,4 @@
-"""The file itself: copied at random instants, and kept from growing; what was acknowledged is there, and whole."""
+"""The SQLite file: copied at random instants, and bounded in size; what was acknowledged is in the copy."""
 
 import shutil
 from pathlib import Path

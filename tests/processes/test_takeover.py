@@ -1,4 +1,4 @@
-"""Takeover: what a process held begins again at once when it is gone, and never while anything of it lives.
+"""Takeover: the work of a dead process starts again at once, and never while any of its processes lives.
 
 Leases are so long, where nothing else is said, that a test which waits for one fails.
 """

@@ -1,4 +1,4 @@
-"""Temporal as an engine: its server, workers and nodes are killed in turn under load. Nothing is lost or ends twice."""
+"""Temporal as an engine: server, workers and nodes are killed in turn under load. Nothing is lost or ends twice."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""A rolling upgrade: nodes of this version and of a later one on one database, while everything goes on."""
+"""A rolling upgrade: nodes of this version and of a later one share a database under load."""
 
 import shutil
 import signal

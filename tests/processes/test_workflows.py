@@ -1,4 +1,4 @@
-"""Workflows whose nodes are killed: no step that was written as ended begins again, and none is lost."""
+"""Workflows whose nodes are killed: no step that ended runs again, and none is lost."""
 
 import pytest
 
@@ -32,13 +32,13 @@ def branches():
 
 def completed_steps(fleet, occurrences):
     """The steps that the store says are completed, by their run."""
-    found = {}
+    collected = {}
     for occurrence_id in occurrences:
         stored = fleet.scheduler._store.workflow_run(occurrence_id)
         for record in stored[1] if stored else ():
             if record.phase is StepPhase.COMPLETED:
-                found[f"{occurrence_id}/{record.step_id}"] = record
-    return found
+                collected[f"{occurrence_id}/{record.step_id}"] = record
+    return collected
 
 
 @on_each_store

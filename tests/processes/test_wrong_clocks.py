@@ -1,4 +1,4 @@
-"""Nodes on PostgreSQL whose clocks are wrong, or are set: the server's time is the only one that counts."""
+"""Nodes on PostgreSQL with wrong clocks: only the server's time counts."""
 
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 from noonmark.core.triggers import OnceTrigger

@@ -1,4 +1,4 @@
-"""What the nodes run, and the journal in which it leaves its mark outside the store.
+"""The functions that nodes run, and the journal outside the store in which they record it.
 
 The journal is named by an environment variable, so that a copy of a database that is opened elsewhere leaves no mark.
 """

@@ -1,4 +1,4 @@
-"""A process that commits to one file as fast as it can, and copies the log whenever it is larger than it is told.
+"""A process that commits to one file as fast as it can, and runs a checkpoint when the log is too large.
 
 It notes what was acknowledged, how long each commit took, and how long each checkpoint kept the others waiting.
 """

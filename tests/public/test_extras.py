@@ -22,19 +22,19 @@ MAX_BYTES = 25_000_000
 
 def closure(requirements):
     """The packages that pip installs for requirements on this platform, by the metadata of what is installed."""
-    found, wanted = set(), [Requirement(text) for text in requirements]
+    collected, wanted = set(), [Requirement(text) for text in requirements]
     while wanted:
         requirement = wanted.pop()
         key = (canonicalize_name(requirement.name), frozenset(requirement.extras))
-        if key in found:
+        if key in collected:
             continue
-        found.add(key)
+        collected.add(key)
         for text in distribution(requirement.name).requires or ():
             needed = Requirement(text)
             extras = ("", *requirement.extras)
             if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras):
                 wanted.append(needed)
-    return {name for name, _ in found}
+    return {name for name, _ in collected}
 
 
 BASE = closure(PROJECT["dependencies"])

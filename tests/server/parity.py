@@ -17,8 +17,7 @@ from noonmark.core.budgets.spend import Amount
 from noonmark.core.instants import DAY_SECONDS, SECOND
 from noonmark.core.occurrence import in_force
 from noonmark.core.settlement import Accepted, settle
-from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun
-from noonmark.core.workflows.step_waits import approval_id
+from noonmark.core.workflows.run import StepPhase, StepRecord, WorkflowRun, approval_id
 from noonmark.operations import bundles
 from noonmark.operations.service import LOCAL
 from noonmark.operations.table import perform
@@ -79,9 +78,9 @@ class Stage:
 
     def named_workflow(self):
         """A workflow that a schedule names."""
-        made = self.workflow()
-        self.schedule(target={"target_kind": "workflow", "workflow_id": made})
-        return {"workflow_id": made}
+        workflow = self.workflow()
+        self.schedule(target={"target_kind": "workflow", "workflow_id": workflow})
+        return {"workflow_id": workflow}
 
     def workflow_run(self, **fields):
         """The id of a workflow run that no node can start."""
@@ -124,10 +123,12 @@ class Stage:
 
     def named_session(self):
         """A session that a schedule names."""
-        made = self.session()
+        session = self.session()
         action = {"type": "prompt", "prompt": "go"}
-        self.schedule(target={"target_kind": "session", "type": "exact_session", "session_id": made, "action": action})
-        return {"session_id": made}
+        self.schedule(
+            target={"target_kind": "session", "type": "exact_session", "session_id": session, "action": action}
+        )
+        return {"session_id": session}
 
     def archived_session(self):
         """A session that takes no messages."""
@@ -136,17 +137,17 @@ class Stage:
     @cached_property
     def kept_session(self):
         """A session with messages that is only read."""
-        made = self.session(labels={"kept": "yes"})
-        one = self.do("session/send", session_id=made, prompt="go", key="once")["occurrence_id"]
+        session = self.session(labels={"kept": "yes"})
+        occurrence_id = self.do("session/send", session_id=session, prompt="go", key="once")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
         now = store.clock()
-        [claim] = store.claim("taker", ["session"], now=now, until=now, limit=9, lease=lease, only=one)
+        [claim] = store.claim("taker", ["session"], now=now, until=now, limit=9, lease=lease, only=occurrence_id)
         [admitted] = store.admit([start(claim)], now=now, lease=lease)
         tenant = claim.schedule.owner.tenant
-        turn = Turn(tenant=tenant, session_id=made, occurrence_id=one, fence=admitted.occurrence.fence)
+        turn = Turn(tenant=tenant, session_id=session, occurrence_id=occurrence_id, fence=admitted.occurrence.fence)
         said = [Message(role=role, parts=({"type": "text", "text": "hi"},)) for role in (Role.USER, Role.ASSISTANT)]
         assert store.begin_turn(turn, said) is not None
-        return made
+        return session
 
     def mob(self, **fields):
         """The id of a mob."""
@@ -159,19 +160,19 @@ class Stage:
 
     def occurrence_approval(self):
         """The id of an approval that an occurrence beyond a budget waits for."""
-        made = self.schedule(target={"target_kind": "task", "query": "what is new"}, name="news")
-        self.do("budget/set", scope="schedule", id=made, period="day", max_tokens=1, require_approval=True)
-        one = self.do("schedule/run", schedule_id=made, key="asks")["occurrence_id"]
+        schedule = self.schedule(target={"target_kind": "task", "query": "what is new"}, name="news")
+        self.do("budget/set", scope="schedule", id=schedule, period="day", max_tokens=1, require_approval=True)
+        occurrence_id = self.do("schedule/run", schedule_id=schedule, key="asks")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
         now = store.clock()
-        [claim] = store.claim("taker", ["task"], now=now, until=now, limit=9, lease=lease, only=one)
+        [claim] = store.claim("taker", ["task"], now=now, until=now, limit=9, lease=lease, only=occurrence_id)
         call = Reservation(
-            call_id=f"{one}/first",
+            call_id=f"{occurrence_id}/first",
             tenant=claim.schedule.owner.tenant,
             user=claim.schedule.owner.user,
-            schedule_id=made,
+            schedule_id=schedule,
             session_id=None,
-            occurrence_id=one,
+            occurrence_id=occurrence_id,
             fence=None,
             model="m",
             provider=None,
@@ -180,7 +181,7 @@ class Stage:
         [busy] = store.admit([replace(start(claim), reservation=call)], now=now, lease=lease)
         [waiting] = store.admit([refused(claim, busy)], now=now, lease=lease)
         assert waiting.occurrence.waiting_for == "approval"
-        return budget_approval_id(one)
+        return budget_approval_id(occurrence_id)
 
     def proposed(self, **fields):
         """The id of a schedule that an agent proposes."""
@@ -194,9 +195,9 @@ class Stage:
     @cached_property
     def kept_proposal(self):
         """A schedule with a proposed change, which is only read."""
-        made = self.schedule(description="old")
-        self._propose("schedule/update", {"schedule_id": made, "description": "new"})
-        return made
+        schedule = self.schedule(description="old")
+        self._propose("schedule/update", {"schedule_id": schedule, "description": "new"})
+        return schedule
 
     def upload(self):
         """A stored upload."""
@@ -216,9 +217,9 @@ class Stage:
 
     def budget(self):
         """The id of a schedule with a budget."""
-        made = self.schedule()
-        self.do("budget/set", scope="schedule", id=made, period="month", max_cost_usd=1)
-        return made
+        schedule = self.schedule()
+        self.do("budget/set", scope="schedule", id=schedule, period="month", max_cost_usd=1)
+        return schedule
 
     def halted(self):
         """The id of a halt that covers no schedule."""
@@ -244,9 +245,9 @@ class Stage:
     @cached_property
     def kept_usage(self):
         """The id of a schedule with usage."""
-        made = self.schedule(name="spender")
-        self.do("usage/record", idempotency_key=made, schedule_id=made, model="m", tokens=1_000, cost_usd=0.25)
-        return made
+        schedule = self.schedule(name="spender")
+        self.do("usage/record", idempotency_key=schedule, schedule_id=schedule, model="m", tokens=1_000, cost_usd=0.25)
+        return schedule
 
     @cached_property
     def kept_bundle(self):
@@ -276,11 +277,11 @@ class Stage:
 
     def backfilled(self):
         """A backfill that no node can run."""
-        made = self.schedule(trigger=PAST)
+        schedule = self.schedule(trigger=PAST)
         range_ = {"from": "2026-02-01T00:00:00Z", "to": "2026-02-03T00:00:00Z"}
         return {
-            "schedule_id": made,
-            "backfill_id": self.do("schedule/backfill", schedule_id=made, key="again", **range_)["backfill_id"],
+            "schedule_id": schedule,
+            "backfill_id": self.do("schedule/backfill", schedule_id=schedule, key="again", **range_)["backfill_id"],
         }
 
     def waiting(self):
@@ -293,15 +294,15 @@ class Stage:
 
     def accepted(self, **fields):
         """An occurrence that awaits its completion by a client."""
-        made = self.schedule(target=WORKFLOW, **fields)
-        one = self.do("schedule/run", schedule_id=made, key="taken")["occurrence_id"]
+        schedule = self.schedule(target=WORKFLOW, **fields)
+        occurrence_id = self.do("schedule/run", schedule_id=schedule, key="taken")["occurrence_id"]
         store, lease = self.service.store, 60 * SECOND
         now = store.clock()
-        [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=one)
+        [claim] = store.claim("taker", ["workflow"], now=now, until=now, limit=9, lease=lease, only=occurrence_id)
         [admitted] = store.admit([start(claim)], now=now, lease=lease)
         taken = Accepted(started=now, accepted=now, deadline=now + DAY_SECONDS * SECOND)
         assert store.settle([settle(admitted.occurrence, claim.schedule, taken, node="taker")])[0]
-        return one
+        return occurrence_id
 
     def busy(self):
         """A schedule with an occurrence in flight."""
@@ -309,13 +310,16 @@ class Stage:
 
     def completed(self):
         """A schedule that has run once, its occurrence and its run."""
-        worker, made = self.service.worker, self.schedule(target={**NOBODY, "function": "greet"}, labels={"has": "run"})
+        worker, schedule = (
+            self.service.worker,
+            self.schedule(target={**NOBODY, "function": "greet"}, labels={"has": "run"}),
+        )
         worker.start()
-        one = self.do("schedule/run", schedule_id=made, key="once", payload="you")["occurrence_id"]
-        eventually(lambda: self.do("occurrence/get", occurrence_id=one)["phase"] == "completed")
+        occurrence_id = self.do("schedule/run", schedule_id=schedule, key="once", payload="you")["occurrence_id"]
+        eventually(lambda: self.do("occurrence/get", occurrence_id=occurrence_id)["phase"] == "completed")
         worker.stop()
-        [run] = self.do("occurrence/runs", occurrence_id=one)["runs"]
-        return made, one, run["run_id"]
+        [run] = self.do("occurrence/runs", occurrence_id=occurrence_id)["runs"]
+        return schedule, occurrence_id, run["run_id"]
 
 
 @dataclass(frozen=True)

@@ -363,8 +363,8 @@ def test_owner_and_tenant_come_from_the_key(served, tenants):
     for other in ("rival", "*"):
         refused = ours.http.post("/keys", json={"scopes": "read", "tenant": other})
         assert (refused.status_code, refused.json()["field"]) == (403, "tenant")
-    made = served.client.post("/schedules", json={**body, "user_id": "eve"}, headers={"Noonmark-Tenant": "acme"})
-    assert made.json()["owner"] == {"tenant": "acme", "user": "eve"}
+    answer = served.client.post("/schedules", json={**body, "user_id": "eve"}, headers={"Noonmark-Tenant": "acme"})
+    assert answer.json()["owner"] == {"tenant": "acme", "user": "eve"}
 
 
 GLOBAL = {"worker/start", "worker/stop", "worker/confirm-time", "worker/status", "node/list", "doctor"}
@@ -538,14 +538,14 @@ def test_a_user_sees_the_own_schedules_only_if_that_is_the_setting():
             for user, scopes in (("ada", "read,write,run"), ("bob", "read,write,run"), ("chief", "admin"))
         }
         made = users["ada"].post("/schedules", json={**BODIES["schedule/create"], "schedule_id": "hers"}).json()
-        one = users["ada"].post("/schedules/hers/run").json()["occurrence_id"]
+        occurrence_id = users["ada"].post("/schedules/hers/run").json()["occurrence_id"]
         for user, sees in (("ada", True), ("bob", False), ("chief", True)):
             http = users[user]
             assert (http.get("/schedules/hers").status_code == 200) is sees
             assert bool(http.get("/schedules").json()["schedules"]) is sees
             assert (http.get("/schedules/count").json()["count"] == 1) is sees
             assert bool(http.get("/occurrences").json()["occurrences"]) is sees
-            assert (http.get(f"/occurrences/{one}").status_code == 200) is sees
+            assert (http.get(f"/occurrences/{occurrence_id}").status_code == 200) is sees
             assert bool(http.get("/audit?schedule_id=hers").json()["entries"]) is sees
             assert (http.get("/audit").status_code == 200) is (user == "chief")
         bob = users["bob"]
@@ -630,9 +630,9 @@ def test_a_caller_of_one_tenant_does_not_learn_where_the_store_is(served, tenant
         store.is_down = True
         for method, path, more in requests:
             caplog.clear()
-            told = server.client.request(method, path, headers=bearer(key), **more)
-            assert "10.0.0.1" not in told.text
-            if told.status_code == 503 or "error" in told.json():
+            answer = server.client.request(method, path, headers=bearer(key), **more)
+            assert "10.0.0.1" not in answer.text
+            if answer.status_code == 503 or "error" in answer.json():
                 assert "10.0.0.1" in caplog.text
         assert server.client.get("/schedules", headers=bearer(key)).status_code == 503
         assert "10.0.0.1" in server.client.get("/schedules", headers=bearer(root)).text

@@ -61,13 +61,13 @@ def test_of_changes_to_one_revision_one_wins(served, by_header):
 
 @pytest.mark.parametrize("body", [{"name": "{}"}, {"labels": {"number": "{}"}}, {"description": "{}"}])
 def test_of_changes_that_keep_the_revision_one_wins_too(served, body):
-    made = served.create()
-    path = f"/schedules/{made['schedule_id']}"
+    schedule = served.create()
+    path = f"/schedules/{schedule['schedule_id']}"
     tag = served.client.get(path).headers["etag"]
 
     def change(client, number):
-        said = json.loads(json.dumps(body).replace("{}", str(number)))
-        return client.patch(path, json=said, headers={"If-Match": tag})
+        document = json.loads(json.dumps(body).replace("{}", str(number)))
+        return client.patch(path, json=document, headers={"If-Match": tag})
 
     answers = at_once(served, 8, change)
     assert sorted(one.status_code for one in answers) == [200] + [412] * 7

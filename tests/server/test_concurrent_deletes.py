@@ -61,8 +61,8 @@ def test_running_or_changing_a_deleted_schedule_is_not_found(served):
         return asked[-1]
 
     runs = [one.json() for one in beside_deletes(served, act, 2) if one.is_success]
-    for one in runs:
-        assert served.client.get(f"/occurrences/{one['occurrence_id']}").status_code == 200, "it was promised"
+    for run in runs:
+        assert served.client.get(f"/occurrences/{run['occurrence_id']}").status_code == 200, "it was promised"
 
 
 def test_an_event_is_stored(served):

@@ -51,10 +51,12 @@ class Bench:
     def begin(self, schedule_id):
         """An occurrence that has begun, later than any other; gives its id and its assignment."""
         self.rig.advance(SECOND)
-        one = self.client.post(f"/schedules/{schedule_id}/run", json={"overlap": "allow"}).json()["occurrence_id"]
+        occurrence_id = self.client.post(f"/schedules/{schedule_id}/run", json={"overlap": "allow"}).json()[
+            "occurrence_id"
+        ]
         self.rig.claim_once()
         self.rig.admit_once()
-        return one, self.rig.target.given[-1]
+        return occurrence_id, self.rig.target.given[-1]
 
     def end(self, assignment, outcome=Outcome.COMPLETED, **changes):
         self.rig.advance(SECOND)
@@ -92,16 +94,16 @@ def test_runs_are_paged_with_their_cost(bench):
         bench.end(bench.begin(schedule_id)[1], outcome, **changes)
     bench.begin(schedule_id)
     path = f"/api/v1/schedules/{schedule_id}"
-    said = bench.client.get(f"{path}/runs").json()
-    assert (said["total_count"], said["page"], said["page_size"]) == (5, 1, 20)
-    assert [one["status"] for one in said["runs"]] == ["RUNNING", "CANCELLED", "FAILED", "FAILED", "COMPLETED"]
-    first = said["runs"][-1]
+    answer = bench.client.get(f"{path}/runs").json()
+    assert (answer["total_count"], answer["page"], answer["page_size"]) == (5, 1, 20)
+    assert [one["status"] for one in answer["runs"]] == ["RUNNING", "CANCELLED", "FAILED", "FAILED", "COMPLETED"]
+    first = answer["runs"][-1]
     assert (first["result"], first["total_tokens"], first["total_cost_usd"]) == ("much", 900, 0.25)
     assert (first["query"], first["error_message"]) == ("What is new?", None)
-    assert said["runs"][3]["error_message"] == "the model was away"
-    assert said["runs"][0]["duration_ms"] is None
+    assert answer["runs"][3]["error_message"] == "the model was away"
+    assert answer["runs"][0]["duration_ms"] is None
     second = bench.client.get(f"{path}/runs?page=2&page_size=2").json()
-    assert (second["runs"], second["total_count"]) == (said["runs"][2:4], 5)
+    assert (second["runs"], second["total_count"]) == (answer["runs"][2:4], 5)
     counted = bench.client.get(path).json()
     assert (counted["total_runs"], counted["successful_runs"], counted["failed_runs"]) == (3, 1, 2)
     assert counted["last_run_at"]

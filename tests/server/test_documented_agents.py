@@ -59,8 +59,8 @@ def fire(server, schedule_id):
 
 def messages(server, session_id):
     """Who said what in a session."""
-    found = server.client.get(f"/sessions/{session_id}/messages").json()["messages"]
-    return [(one["role"], one["parts"][0]["text"]) for one in found]
+    answer = server.client.get(f"/sessions/{session_id}/messages").json()["messages"]
+    return [(one["role"], one["parts"][0]["text"]) for one in answer]
 
 
 def documents(*titles):

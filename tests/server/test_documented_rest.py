@@ -46,29 +46,29 @@ def check(row, answer):
 
 @pytest.mark.parametrize("name", ["cron_service", "events", "tasks"])
 def test_every_documented_call_is_answered_as_it_says(name):
-    kept = {}
+    collected = {}
     with serving(limits=LIMITS, metrics=Metrics()) as server:
         for told in table(name):
-            row = put(told, kept)
+            row = put(told, collected)
             answer = server.client.request(row["verb"], row["path"], json=row.get("body"))
             check(row, answer)
             if "keep" in row:
-                kept[row["keep"]] = answer.json()["schedule_id"]
+                collected[row["keep"]] = answer.json()["schedule_id"]
 
 
 def test_schedules_of_sessions_and_mobs_are_served_alike():
-    kept = {}
+    collected = {}
     with serving(clock=FakeClock(START)) as server:
         for row in table("sessions"):
             if "rest" not in row:
                 continue
-            asked = put(row["rest"], kept)
+            asked = put(row["rest"], collected)
             answer = server.client.request(asked["verb"], asked["path"], json=asked.get("body"))
             if "error" in row:
                 assert answer.json()["code"] == row["error"]["code"], (row["title"], answer.text)
             else:
-                assert has(answer.json(), put(row["answer"], kept)), (row["title"], answer.text)
-            kept.setdefault("schedule_id", answer.json().get("schedule_id"))
+                assert has(answer.json(), put(row["answer"], collected)), (row["title"], answer.text)
+            collected.setdefault("schedule_id", answer.json().get("schedule_id"))
 
 
 @pytest.mark.parametrize("name", ["cron_service", "events", "tasks"])

@@ -123,16 +123,16 @@ def settled(url, kind, made):
 
 
 def test_an_event_that_is_delivered_a_hundred_times_is_one_run(served):
-    made = served.create(trigger={"type": "event", "event_type": "again"})["schedule_id"]
+    schedule_id = served.create(trigger={"type": "event", "event_type": "again"})["schedule_id"]
     emit_again_and_again([served.url], "again")
-    assert settled(served.url, "again", made) == (["event:again-1", "event:again-2"], 2)
+    assert settled(served.url, "again", schedule_id) == (["event:again-1", "event:again-2"], 2)
 
 
 def test_two_servers_that_share_a_database_start_one_run(database):
-    with serving(database.url, begins=True) as one, serving(database.url, begins=True) as other:
-        made = one.create(trigger={"type": "event", "event_type": "again"})["schedule_id"]
-        emit_again_and_again([one.url, other.url], "again")
-        assert settled(other.url, "again", made) == (["event:again-1", "event:again-2"], 2)
+    with serving(database.url, begins=True) as server, serving(database.url, begins=True) as other:
+        schedule_id = server.create(trigger={"type": "event", "event_type": "again"})["schedule_id"]
+        emit_again_and_again([server.url, other.url], "again")
+        assert settled(other.url, "again", schedule_id) == (["event:again-1", "event:again-2"], 2)
 
 
 def test_an_id_that_was_used_for_another_event_is_a_conflict(served):

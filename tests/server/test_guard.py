@@ -175,10 +175,10 @@ def test_an_unexpected_error_is_logged_and_not_disclosed(served, monkeypatch, ca
     with caplog.at_level(logging.ERROR, logger="noonmark.rest"):
         for path in ("/schedules/count", "/nodes", "/api/v1/schedules"):
             answer = served.client.get(path, headers={"X-Request-Id": "find-me"})
-            told = problem(answer, 500, "error")
+            error = problem(answer, 500, "error")
             assert "secret" not in answer.text
             assert "Traceback" not in answer.text
-            assert ("error" in told) == path.startswith("/api")
+            assert ("error" in error) == path.startswith("/api")
     records = [one for one in caplog.records if one.name == "noonmark.rest"]
     assert [one.request_id for one in records] == ["find-me"] * 3
     assert all("secret" in str(one.exc_info[1]) for one in records)

@@ -51,9 +51,9 @@ NO_JSON = {
 @pytest.mark.parametrize("what", NO_JSON)
 @pytest.mark.parametrize("path", ["/schedules", "/events", "/schedules/preview", "/api/v1/schedules"])
 def test_a_body_that_is_not_strict_json_is_refused(served, path, what):
-    told = problem(posted(served, NO_JSON[what], path), 400, "invalid_request", field=posted_field(what))
-    assert ("error" in told) == path.startswith("/api")
-    assert len(json.dumps(told)) < 1_000
+    error = problem(posted(served, NO_JSON[what], path), 400, "invalid_request", field=posted_field(what))
+    assert ("error" in error) == path.startswith("/api")
+    assert len(json.dumps(error)) < 1_000
 
 
 def posted_field(what):
@@ -99,8 +99,8 @@ def test_a_wrong_field_is_named(served, body, field):
 
 
 def test_every_problem_is_reported_at_once(served):
-    told = served.client.post("/schedules", json={**SOUND, "name": "", "max_runs": 0, "surprise": 1}).json()
-    assert {one["field"] for one in told["problems"]} == {"name", "max_runs", "surprise"}
+    answer = served.client.post("/schedules", json={**SOUND, "name": "", "max_runs": 0, "surprise": 1}).json()
+    assert {one["field"] for one in answer["problems"]} == {"name", "max_runs", "surprise"}
 
 
 ZONES = [
@@ -145,15 +145,15 @@ READ_ONLY = {
 
 @pytest.mark.parametrize("field", READ_ONLY)
 def test_read_only_fields_cannot_be_set(served, field):
-    made = served.create()
-    path = f"/schedules/{made['schedule_id']}"
+    schedule = served.create()
+    path = f"/schedules/{schedule['schedule_id']}"
     for answer in (
         served.client.post("/schedules", json={**SOUND, field: READ_ONLY[field]}),
         served.client.post("/schedules/upsert", json={**SOUND, "name": "mass", field: READ_ONLY[field]}),
         served.client.patch(path, json={field: READ_ONLY[field]}),
     ):
         assert (answer.status_code, answer.json()["field"]) == (400, field)
-    assert served.client.get(path).json() == made
+    assert served.client.get(path).json() == schedule
 
 
 def test_a_path_variable_cannot_be_repeated_in_the_body(served):
@@ -364,18 +364,18 @@ def test_hostile_text_comes_back_unchanged(store_url):
     with serving(store_url) as server:
         for number, text in enumerate(HOSTILE):
             target = {"target_kind": "function", "function": "greet", "args": [text], "kwargs": {text: text}}
-            made = server.create(
+            schedule = server.create(
                 name=text, description=text, labels={text: text}, target=target, user_id=text, concurrency_key=text
             )
-            path = f"/schedules/{made['schedule_id']}"
+            path = f"/schedules/{schedule['schedule_id']}"
             read = server.client.get(path).json()
             assert (read["name"], read["description"], read["labels"]) == (text, text, {text: text})
             assert (read["target"], read["owner"]["user"]) == (target, text)
             for query in ({"name": text}, {"text": text}, {"owner": text}, {"label": f"{text}={text}"}):
                 if "=" in text and "label" in query:
                     continue  # such a label can only be asked for in the other surfaces
-                found = server.client.get("/schedules", params=query).json()["schedules"]
-                assert [one["schedule_id"] for one in found] == [made["schedule_id"]], query
+                answer = server.client.get("/schedules", params=query).json()["schedules"]
+                assert [one["schedule_id"] for one in answer] == [schedule["schedule_id"]], query
             run = server.client.post(f"{path}/run", json={"payload": {text: [text]}, "key": text, "reason": text})
             assert run.json()["payload"] == {text: [text]}
             sent = {"event_type": "hostile", "payload": text, "source": text, "event_id": f"event-{number}"}

@@ -69,15 +69,15 @@ class TestSingleCalls:
 
     def test_params_may_be_left_out_empty_named_or_in_order(self, line):
         made = line.result("schedule/create", ["by place", EVERY_MINUTE, REPORT])
-        one = made["schedule_id"]
+        schedule_id = made["schedule_id"]
         assert (made["name"], made["trigger"]["every_seconds"], made["target"]["function"]) == (
             "by place",
             60,
             "report",
         )
-        assert line.result("schedule/get", [one]) == line.result("schedule/get", {"schedule_id": one})
+        assert line.result("schedule/get", [schedule_id]) == line.result("schedule/get", {"schedule_id": schedule_id})
         assert [line.result("schedule/count", none) for none in (None, {}, [])] == [{"count": 1}] * 3
-        assert line.result("schedule/pause", [one, "a holiday"])["phase"] == "paused"
+        assert line.result("schedule/pause", [schedule_id, "a holiday"])["phase"] == "paused"
 
     def test_too_many_params_in_order_are_refused(self, line):
         error = line.error("occurrence/get", ["a", "b"])
@@ -273,14 +273,14 @@ class TestBatches:
         ]
         given = answer(line.service, CALLER, json.dumps(batch).encode())
         assert len(given) < MAX_ANSWER + MAX_BYTES + 100_000
-        told = json.loads(given)
-        is_given = ["result" in one for one in told]
+        document = json.loads(given)
+        is_given = ["result" in one for one in document]
         assert is_given == [True] * 5 + [False] * 58
-        refused = [one for one in told[5:] if one["error"]["code"] == -32003]
+        refused = [one for one in document[5:] if one["error"]["code"] == -32003]
         assert [one["id"] for one in refused] == [*range(5, 60), "a", None]
         assert {one["error"]["data"]["code"] for one in refused} == {"answer_too_large"}
-        assert "1 notifications of this batch were not carried out" in refused[-1]["error"]["message"]
-        assert seen(told[-2]) == failed(-32600)
+        assert "1 notifications of this batch were not executed" in refused[-1]["error"]["message"]
+        assert seen(document[-2]) == failed(-32600)
         assert [one["schedule_id"] for one in line.result("schedule/list")["schedules"]] == ["first"]
 
     def test_only_notifications_are_answered_with_nothing(self, line):

@@ -70,12 +70,12 @@ def test_an_agent_creates_inspects_edits_runs_and_deletes_a_schedule(served, mod
     async def conversation(client):
         listed = await client.list_tools()
         assert {tool.name for tool in listed.tools} == set(TOOLS)
-        made = await client.call_tool(
+        answer = await client.call_tool(
             "noonmark_schedule_create", {"name": "noon", "trigger": NOON, "target": GREET, "labels": {"of": mode}}
         )
-        one = {"schedule_id": made.structured_content["schedule_id"]}
-        assert f"Created {one['schedule_id']}: active, next fires " in made.content[0].text
-        assert "12:00 Europe/Stockholm (in " in made.content[0].text
+        one = {"schedule_id": answer.structured_content["schedule_id"]}
+        assert f"Created {one['schedule_id']}: active, next fires " in answer.content[0].text
+        assert "12:00 Europe/Stockholm (in " in answer.content[0].text
         changed = await client.call_tool("noonmark_schedule_update", {**one, "description": "changed"})
         assert changed.structured_content["description"] == "changed"
         run = await client.call_tool("noonmark_schedule_run_now", {**one, "payload": "you"})

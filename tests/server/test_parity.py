@@ -216,16 +216,16 @@ def test_an_idempotency_key_is_shared_by_all_transports(stage):
 
 @pytest.mark.parametrize("operation", ["schedule/list", "schedule/occurrences", "event/list", "audit/list"])
 def test_a_cursor_works_over_every_transport(stage, operation):
-    made = stage.schedule(labels={"of": "pages"})
+    schedule = stage.schedule(labels={"of": "pages"})
     for number in range(14):
         stage.schedule(labels={"of": "pages"})
-        stage.do("schedule/run", schedule_id=made, key=f"{number}")
+        stage.do("schedule/run", schedule_id=schedule, key=f"{number}")
         stage.do("event/emit", event_type="paged")
     asked = {
         "schedule/list": {"labels": {"of": "pages"}},
-        "schedule/occurrences": {"schedule_id": made},
+        "schedule/occurrences": {"schedule_id": schedule},
         "event/list": {"event_type": "paged"},
-        "audit/list": {"schedule_id": made},
+        "audit/list": {"schedule_id": schedule},
     }[operation]
     row = Row(operation)
     [entries, _] = everything = stage.in_process.call(row, asked)

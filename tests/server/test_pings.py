@@ -28,8 +28,8 @@ def open_url(server):
     server.client.post(f"/schedules/{created['schedule_id']}/run", json={"key": "now"})
 
     def is_open():
-        found = server.client.get(f"/schedules/{created['schedule_id']}/occurrences").json()["occurrences"]
-        return any(one["phase"] == "awaiting_completion" for one in found)
+        answer = server.client.get(f"/schedules/{created['schedule_id']}/occurrences").json()["occurrences"]
+        return any(one["phase"] == "awaiting_completion" for one in answer)
 
     eventually(is_open)
     return created["ping_url"]

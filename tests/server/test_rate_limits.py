@@ -38,16 +38,16 @@ def test_two_nodes_together_let_as_many_pass_as_one_limit_allows(text):
 
 
 def test_a_node_asks_the_store_once_for_a_portion_and_not_while_it_is_empty():
-    asked = []
+    collected = []
 
     class Counted(MemoryStore):
         def take_tokens(self, *taken):
-            asked.append(taken)
+            collected.append(taken)
             return super().take_tokens(*taken)
 
     limiter, limit = RateLimiter(Counted(HandClock()), Monotonic()), parse_rate("1000/s")
     assert sum(limiter.take("key a", limit).is_allowed for _ in range(1_000)) == limit.burst
-    assert len(asked) == limit.burst // limit.portion + 1
+    assert len(collected) == limit.burst // limit.portion + 1
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_each_call_of_a_batch_counts(served):
     refused = answers[2]["error"]["data"]
     assert refused["code"] == "quota_exceeded"
     assert refused["detail"].startswith("too many requests of this key: 2 per 3,600 s are allowed; try again in ")
-    assert refused["detail"].endswith(": it was not carried out; send another batch")
-    assert "1 notifications of this batch were not carried out" in answers[3]["error"]["data"]["detail"]
+    assert refused["detail"].endswith(": it was not executed; send another batch")
+    assert "1 notifications of this batch were not executed" in answers[3]["error"]["data"]["detail"]
     assert served.client.get("/whoami").status_code == 429
 
 

@@ -63,27 +63,29 @@ def test_every_argument_of_a_route_is_one_of_its_operation():
 
 
 def test_a_schedule_is_created_read_changed_and_deleted(served):
-    made = served.client.post("/schedules", json={"name": "noon", "trigger": NOON, "target": GREET})
-    document = made.json()
-    assert made.status_code == 201
-    assert made.headers["location"] == f"/schedules/{document['schedule_id']}"
-    tag = f'"1-{made.json()["updated_at_utc"]}"'
-    assert made.headers["etag"] == tag
+    answer = served.client.post("/schedules", json={"name": "noon", "trigger": NOON, "target": GREET})
+    document = answer.json()
+    assert answer.status_code == 201
+    assert answer.headers["location"] == f"/schedules/{document['schedule_id']}"
+    tag = f'"1-{answer.json()["updated_at_utc"]}"'
+    assert answer.headers["etag"] == tag
     assert document["source"] == "rest"
-    read = served.client.get(made.headers["location"])
+    read = served.client.get(answer.headers["location"])
     assert (read.status_code, read.headers["etag"], read.json()) == (200, tag, document)
-    changed = served.client.patch(made.headers["location"], json={"trigger": {**NOON, "expression": "0 13 * * *"}})
+    changed = served.client.patch(answer.headers["location"], json={"trigger": {**NOON, "expression": "0 13 * * *"}})
     assert (changed.status_code, changed.headers["etag"][:3], changed.json()["revision"]) == (200, '"2-', 2)
-    gone = served.client.delete(made.headers["location"], params={"reason": "enough"})
+    gone = served.client.delete(answer.headers["location"], params={"reason": "enough"})
     assert (gone.status_code, gone.json()["phase"]) == (200, "deleted")
-    problem(served.client.get(made.headers["location"]), 404, "not_found", "schedule_id")
-    assert served.client.get(made.headers["location"], params={"include_deleted": "true"}).json()["phase"] == "deleted"
+    problem(served.client.get(answer.headers["location"]), 404, "not_found", "schedule_id")
+    assert (
+        served.client.get(answer.headers["location"], params={"include_deleted": "true"}).json()["phase"] == "deleted"
+    )
 
 
 def test_head_gives_what_get_gives_without_the_body(served):
-    made = served.create()
-    answer = served.client.head(f"/schedules/{made['schedule_id']}")
-    tag = f'"1-{made["updated_at_utc"]}"'
+    schedule = served.create()
+    answer = served.client.head(f"/schedules/{schedule['schedule_id']}")
+    tag = f'"1-{schedule["updated_at_utc"]}"'
     assert (answer.status_code, answer.headers["etag"], answer.content) == (200, tag, b"")
     assert int(answer.headers["content-length"]) > 100
 
@@ -102,8 +104,8 @@ def test_a_change_on_condition_of_another_revision_is_refused(served, tag, metho
     path = f"/schedules/{served.create()['schedule_id']}"
     answer = served.client.request(method, f"{path}{verb}", json={}, headers={"If-Match": tag})
     problem(answer, 412, "revision_conflict", "If-Match")
-    said = served.client.request(method, f"{path}{verb}", json={"expected_revision": 7})
-    problem(said, 409, "revision_conflict", "expected_revision")
+    response = served.client.request(method, f"{path}{verb}", json={"expected_revision": 7})
+    problem(response, 409, "revision_conflict", "expected_revision")
     assert served.client.get(path).json()["phase"] == "active"
 
 

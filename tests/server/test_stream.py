@@ -174,8 +174,8 @@ def test_the_first_key_ends_the_streams_that_had_none(monkeypatch):
 def told_by_another_process(store):
     """A change that a second server makes is found by the first."""
     with serving(store) as server, serving(store) as other, streaming(server.url) as events:
-        made = other.create()["schedule_id"]
-        events.about(made, "schedules", "occurrences")
+        schedule_id = other.create()["schedule_id"]
+        events.about(schedule_id, "schedules", "occurrences")
         other.client.post("/events", json={"event_type": "x"})
         events.until(lambda events: "events" in events[-1].topics)
 

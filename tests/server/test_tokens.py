@@ -93,13 +93,13 @@ def test_claims_are_mapped_by_settings(file):
     ("claims", "words"),
     [
         ({"aud": "others"}, "another service"),
-        ({"aud": None}, "not good"),
+        ({"aud": None}, "is invalid"),
         ({"exp": NOW // SECOND}, "has expired"),
-        ({"exp": None}, "not good"),
-        ({"exp": "soon"}, "not good"),
-        ({"exp": True}, "not good"),
+        ({"exp": None}, "is invalid"),
+        ({"exp": "soon"}, "is invalid"),
+        ({"exp": True}, "is invalid"),
         ({"nbf": NOW // SECOND + 31}, "not valid yet"),
-        ({"nbf": "x"}, "not good"),
+        ({"nbf": "x"}, "is invalid"),
         ({"tenant": None}, "not the name of a tenant"),
         ({"tenant": "*"}, "not the name of a tenant"),
         ({"tenant": "../x"}, "not the name of a tenant"),
@@ -153,7 +153,7 @@ CONFUSED = {
 
 @pytest.mark.parametrize("name", CONFUSED)
 def test_a_token_does_not_choose_how_it_is_checked(verifier, name):
-    with pytest.raises(Unauthenticated, match="the token is not good"):
+    with pytest.raises(Unauthenticated, match="the token is invalid"):
         verifier.caller(CONFUSED[name](), now=NOW)
 
 
@@ -222,8 +222,8 @@ def test_a_server_accepts_tokens_beside_keys():
         later = server.service.store.clock() // SECOND + 600
         good, old = (jwt.encode({**CLAIMS, "exp": exp}, SECRET, algorithm="HS256") for exp in (later, later - 700))
         caller = Keyed(server.client, good)
-        found = caller.get("/whoami").json()
-        assert (found["tenant"], found["user"], found["all_tenants"]) == ("acme", "ada", False)
+        answer = caller.get("/whoami").json()
+        assert (answer["tenant"], answer["user"], answer["all_tenants"]) == ("acme", "ada", False)
         assert caller.get("/schedules").status_code == 200
         assert caller.post("/schedules", json={}).json()["code"] == "missing_scope"
         assert caller.get("/nodes").status_code == 403

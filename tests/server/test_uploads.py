@@ -99,33 +99,33 @@ class TestAFileThatComes:
         assert served.client.head(f"/uploads/{kept['upload_id']}").headers["content-length"] == "8"
 
     def test_bare_has_its_name_in_a_parameter(self, served):
-        kept = served.client.post("/uploads", params={"filename": "a.bin"}, content=TEXT).json()
-        assert (kept["path"], kept["content_type"]) == ("/a.bin", "application/octet-stream")
+        answer = served.client.post("/uploads", params={"filename": "a.bin"}, content=TEXT).json()
+        assert (answer["path"], answer["content_type"]) == ("/a.bin", "application/octet-stream")
         asked = {"filename": "a.bin", "path": "/x/../y"}
         refused(served.client.post("/uploads", params=asked, content=TEXT), 400, "invalid_request", "path")
 
     def test_may_be_empty(self, served):
-        kept = served.client.post("/uploads", params={"filename": "nothing"}).json()
-        assert (kept["size"], served.client.get(f"/uploads/{kept['upload_id']}").content) == (0, b"")
+        answer = served.client.post("/uploads", params={"filename": "nothing"}).json()
+        assert (answer["size"], served.client.get(f"/uploads/{answer['upload_id']}").content) == (0, b"")
 
     @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
     def test_may_come_by_curl(self, served, tmp_path):
         (tmp_path / "eval.jsonl").write_bytes(TEXT)
         for way in (("-F", "file=@eval.jsonl"), ("--data-binary", "@eval.jsonl")):
             url = f"{served.url}/uploads{'' if way[0] == '-F' else '?filename=eval.jsonl'}"
-            said = subprocess.run(["curl", "-s", *way, url], cwd=tmp_path, capture_output=True, check=True).stdout
-            assert (kept := json.loads(said))["filename"] == "eval.jsonl"
+            process = subprocess.run(["curl", "-s", *way, url], cwd=tmp_path, capture_output=True, check=True).stdout
+            assert (kept := json.loads(process))["filename"] == "eval.jsonl"
             assert kept["sha256"] == sha256(TEXT).hexdigest()
 
     def test_triggers_the_schedules_that_wait_for_it(self, served):
         trigger = {"type": "event", "event_type": "file_uploaded", "filters": {"path": {"prefix": "/datasets/"}}}
-        made = served.create(trigger=trigger)["schedule_id"]
+        schedule_id = served.create(trigger=trigger)["schedule_id"]
         for path in ("/datasets/eval.jsonl", "/elsewhere/eval.jsonl"):
             served.client.post("/uploads", params={"filename": "e", "path": path}, content=TEXT)
-        found = eventually(
-            lambda: served.client.get(f"/schedules/{made}/occurrences?phase=completed").json()["occurrences"]
+        result = eventually(
+            lambda: served.client.get(f"/schedules/{schedule_id}/occurrences?phase=completed").json()["occurrences"]
         )
-        assert len(found) == 1
+        assert len(result) == 1
 
     def test_again_under_its_key_is_the_same_and_told_of_once(self, served):
         asked = {"params": {"filename": "k"}, "headers": {"Idempotency-Key": "once"}}
@@ -311,10 +311,10 @@ class TestClients:
     def test_send_files_by_name_or_open(self, served, tmp_path):
         (tmp_path / "report.csv").write_bytes(TEXT)
         with Client(served.url) as client:
-            kept = client.upload(tmp_path / "report.csv", path="/datasets/", content_type="text/csv")
-            assert (kept.path, kept.content_type, kept.size) == ("/datasets/report.csv", "text/csv", 8)
+            upload = client.upload(tmp_path / "report.csv", path="/datasets/", content_type="text/csv")
+            assert (upload.path, upload.content_type, upload.size) == ("/datasets/report.csv", "text/csv", 8)
             again = client.upload(BytesIO(b"abc" * 10), filename="b", idempotency_key="k")
-            assert list(client.uploads(page_size=1)) == [again, kept]
+            assert list(client.uploads(page_size=1)) == [again, upload]
             with pytest.raises(KeyReused):
                 client.upload(BytesIO(b"abd"), filename="b", idempotency_key="k")
             with pytest.raises(PayloadTooLarge):
@@ -323,7 +323,7 @@ class TestClients:
                 client.upload(tmp_path / "nowhere")
             with pytest.raises(ValueError, match="the name of the file"):
                 client.upload(BytesIO(b""))
-            assert client.delete_upload(kept.upload_id) == kept
+            assert client.delete_upload(upload.upload_id) == upload
 
     @pytest.mark.parametrize(
         ("file", "more", "said"),
@@ -359,11 +359,11 @@ class TestClients:
     def test_get_files_back(self, served, tmp_path):
         there, large = tmp_path / "back.bin", bytes(range(256)) * 390
         with Client(served.url) as client:
-            kept = client.upload(BytesIO(large), filename="a.bin").upload_id
-            assert client.download(kept, there) == len(large)
+            upload = client.upload(BytesIO(large), filename="a.bin").upload_id
+            assert client.download(upload, there) == len(large)
             assert there.read_bytes() == large
             held = BytesIO()
-            assert (client.download(kept, held), held.getvalue()) == (len(large), large)
+            assert (client.download(upload, held), held.getvalue()) == (len(large), large)
             with pytest.raises(NotFound, match="there is no upload 'upl_0'"):
                 client.download("upl_0", there)
             for to, said in (
@@ -374,16 +374,16 @@ class TestClients:
                 ("a\0b", "cannot be written: "),
             ):
                 with pytest.raises(InvalidRequest, match=said):
-                    client.download(kept, to)
+                    client.download(upload, to)
             with pytest.raises(InvalidRequest, match="upload_id: must have letters"):
                 client.download("a/b", there)
-            assert client.download(kept, "/dev/null") == len(large)
+            assert client.download(upload, "/dev/null") == len(large)
 
         async def get():
             async with AsyncClient(served.url) as client:
                 with pytest.raises(NotFound):
                     await client.download("upl_0", tmp_path / "second.bin")
-                return await client.download(kept, tmp_path / "second.bin")
+                return await client.download(upload, tmp_path / "second.bin")
 
         assert asyncio.run(get()) == len(large)
         assert (tmp_path / "second.bin").read_bytes() == large
@@ -392,8 +392,8 @@ class TestClients:
     def test_send_them_from_a_loop(self, served, tmp_path):
         async def send():
             async with AsyncClient(served.url) as client:
-                kept = await client.upload(BytesIO(TEXT), filename="a", path="/datasets/")
-                assert [one async for one in client.uploads()] == [kept]
+                upload = await client.upload(BytesIO(TEXT), filename="a", path="/datasets/")
+                assert [one async for one in client.uploads()] == [upload]
                 for number in range(3):
                     await client.upload(BytesIO(b"x" * LARGEST), filename=f"{number}")
                 with pytest.raises(QuotaExceeded):
@@ -404,22 +404,22 @@ class TestClients:
     def test_send_them_from_a_shell(self, served, tmp_path):
         (tmp_path / "a.csv").write_bytes(TEXT)
         there = ("--server", served.url)
-        kept = call("upload", tmp_path / "a.csv", "--path", "/datasets/", *there, "--json").json
-        assert kept["path"] == "/datasets/a.csv"
-        assert call("upload", "list", *there, "--json").json["uploads"] == [kept]
+        answer = call("upload", tmp_path / "a.csv", "--path", "/datasets/", *there, "--json").json
+        assert answer["path"] == "/datasets/a.csv"
+        assert call("upload", "list", *there, "--json").json["uploads"] == [answer]
         assert "/datasets/a.csv" in call("upload", "list", *there).out
         back = tmp_path / "back.csv"
-        assert call("upload", "get", kept["upload_id"], "-o", back, *there).out == f"Wrote 8 bytes to {back}.\n"
+        assert call("upload", "get", answer["upload_id"], "-o", back, *there).out == f"Wrote 8 bytes to {back}.\n"
         assert back.read_bytes() == TEXT
-        got = call("upload", "get", kept["upload_id"], "--output", back, "--json", *there).json
-        assert got == {"upload_id": kept["upload_id"], "output": str(back), "size": 8}
-        assert call("upload", "get", kept["upload_id"], "--json", *there).problem["field"] == "--json"
-        done = in_pipe(*NOONMARK, "upload", "get", kept["upload_id"], *there)
+        got = call("upload", "get", answer["upload_id"], "--output", back, "--json", *there).json
+        assert got == {"upload_id": answer["upload_id"], "output": str(back), "size": 8}
+        assert call("upload", "get", answer["upload_id"], "--json", *there).problem["field"] == "--json"
+        done = in_pipe(*NOONMARK, "upload", "get", answer["upload_id"], *there)
         assert (done.returncode, done.stdout, done.stderr) == (0, TEXT.decode(), "")
         gone = call("upload", "get", "upl_0", "-o", back, "--store", f"sqlite:///{tmp_path}/s.db")
         assert (gone.code, "--server" in gone.err) == (4, True)
-        assert call("upload", "delete", kept["upload_id"], *there).out.startswith("Deleted a.csv")
-        assert call("upload", "get", kept["upload_id"], "-o", back, *there).code == 3
+        assert call("upload", "delete", answer["upload_id"], *there).out.startswith("Deleted a.csv")
+        assert call("upload", "get", answer["upload_id"], "-o", back, *there).code == 3
         assert call("upload", "get", "nope", "-o", back, *there).code == 3
         assert call("upload", "delete", "nope", *there).code == 3
         assert call("upload", tmp_path / "b", *there).code == 3
@@ -431,7 +431,7 @@ class TestClients:
 
 def test_a_server_without_a_folder_says_how_to_have_one():
     with serving() as served:
-        said = refused(served.client.post("/uploads", files={"file": ("a", TEXT)}), 409, "conflict")
-        assert "--upload-dir" in said["detail"]
+        error = refused(served.client.post("/uploads", files={"file": ("a", TEXT)}), 409, "conflict")
+        assert "--upload-dir" in error["detail"]
         with Client(served.url) as client, pytest.raises(Conflict, match="--upload-dir"):
             list(client.uploads())

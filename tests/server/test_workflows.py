@@ -79,8 +79,8 @@ def served(tmp_path_factory):
         for name, function in (("fetch", fetch), ("double", double), ("fail", fail)):
             server.service.worker.scheduler.register_function(name, function)
         for definition in (SALES, ASKS, BREAKS, LAUNCHED):
-            made = server.client.post("/workflows", json=definition)
-            assert (made.status_code, made.json()["version"]) == (201, 1), made.text
+            answer = server.client.post("/workflows", json=definition)
+            assert (answer.status_code, answer.json()["version"]) == (201, 1), answer.text
         yield server
 
 
@@ -94,8 +94,8 @@ def ended(served, run_id):
     """A run once it has ended."""
 
     def look():
-        found = served.client.get(f"/workflow-runs/{run_id}").json()
-        return found if found["phase"] in FINAL else None
+        answer = served.client.get(f"/workflow-runs/{run_id}").json()
+        return answer if answer["phase"] in FINAL else None
 
     return eventually(look)
 
@@ -111,8 +111,8 @@ def test_steps_pass_on_what_they_return(served):
     steps = results(run)
     assert steps["fetch", None] == ("completed", {"day": "monday", "rows": [1, 2, 3]})
     assert steps["tell", None][0] == "completed"
-    told = served.client.get("/events?event_type=sales.told").json()["events"]
-    assert {"day": "monday"} in [event["payload"] for event in told]
+    answer = served.client.get("/events?event_type=sales.told").json()["events"]
+    assert {"day": "monday"} in [event["payload"] for event in answer]
     assert steps["double", None] == ("completed", [2, 4, 6])
     assert [steps["double", index] for index in range(3)] == [("completed", 2), ("completed", 4), ("completed", 6)]
     assert steps["never", None] == ("skipped", None)
@@ -155,15 +155,15 @@ def test_somebody_decides_on_any_surface(served, verb, phase, state):
     run_id = start(served, "asks")
 
     def asked():
-        found = served.client.get("/approvals").json()["approvals"]
-        return next((one for one in found if one["workflow_run_id"] == run_id), None)
+        answer = served.client.get("/approvals").json()["approvals"]
+        return next((one for one in answer if one["workflow_run_id"] == run_id), None)
 
     approval = eventually(asked)
     assert (approval["workflow_id"], approval["step_id"], approval["message"]) == ("asks", "ask", "Go on?")
 
     def suspended():
-        found = served.client.get(f"/workflow-runs/{run_id}").json()
-        return found if found["waiting_for"] == "approval" else None
+        answer = served.client.get(f"/workflow-runs/{run_id}").json()
+        return answer if answer["waiting_for"] == "approval" else None
 
     waiting = eventually(suspended)
     assert (waiting["steps"][0]["waiting_for"], waiting["steps"][0]["approval_id"]) == (
@@ -203,15 +203,15 @@ def test_a_schedule_of_a_workflow_that_does_not_exist_follows_its_missing_target
         "target": {"target_kind": "workflow", "workflow_id": f"nobody-{policy}"},
         "missing_target_policy": policy,
     }
-    made = served.client.post("/schedules", json=body).json()
-    assert made["warnings"] == [f"there is no workflow `nobody-{policy}`; it must be created before this is due"]
+    answer = served.client.post("/schedules", json=body).json()
+    assert answer["warnings"] == [f"there is no workflow `nobody-{policy}`; it must be created before this is due"]
 
     def occurrence():
-        found = served.client.get(f"/schedules/{made['schedule_id']}/occurrences").json()["occurrences"]
-        return next((one for one in found if one["phase"] in FINAL), None)
+        response = served.client.get(f"/schedules/{answer['schedule_id']}/occurrences").json()["occurrences"]
+        return next((one for one in response if one["phase"] in FINAL), None)
 
-    one = eventually(occurrence)
-    assert (one["phase"], one["reason"]) == (phase, "target_missing")
+    result = eventually(occurrence)
+    assert (result["phase"], result["reason"]) == (phase, "target_missing")
 
 
 LAUNCH = "/run-launcher/start?workflow_id={}&version=1&user_id=user456&scheduled_for=2024-01-01T00:00:00Z"

@@ -49,7 +49,7 @@ def write_signed_certificate(folder):
     )
     address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
     extensions = [[(x509.BasicConstraints(ca=True, path_length=0), True), (use, True)], [(address, False)]]
-    made = []
+    collected = []
     for name, key, more in zip(names, keys, extensions, strict=True):
         builder = (
             x509.CertificateBuilder()
@@ -64,7 +64,7 @@ def write_signed_certificate(folder):
         )
         for extension, is_critical in more:
             builder = builder.add_extension(extension, critical=is_critical)
-        made.append(builder.sign(keys[0], hashes.SHA256()))
-    (folder / "ca.pem").write_bytes(made[0].public_bytes(Encoding.PEM))
-    (folder / "cert.pem").write_bytes(made[1].public_bytes(Encoding.PEM))
+        collected.append(builder.sign(keys[0], hashes.SHA256()))
+    (folder / "ca.pem").write_bytes(collected[0].public_bytes(Encoding.PEM))
+    (folder / "cert.pem").write_bytes(collected[1].public_bytes(Encoding.PEM))
     (folder / "key.pem").write_bytes(keys[1].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))

@@ -1,4 +1,4 @@
-"""A conversation between a client and PostgreSQL, as somebody on the wire understands it: where work is committed.
+"""Parses a PostgreSQL connection on the wire, to find commits.
 
 The server's word is what counts. A reply is everything from the first `CommandComplete` to `ReadyForQuery`, because a
 statement outside a transaction is committed between the two.

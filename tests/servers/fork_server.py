@@ -1,4 +1,4 @@
-"""Starts programs that use Noonmark by a fork of a process that has imported it: each is spared the half second.
+"""Starts programs that use Noonmark by a fork of a process that has imported it, which saves half a second each.
 
 `python fork_server.py SOCKET` is run by `tests.servers.forked`. One connection is one program: the request names the
 module or script, its arguments, folder and environment, and carries its three standard streams. The answers are its

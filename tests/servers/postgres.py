@@ -167,6 +167,6 @@ def _is_open(path):
 
 
 def _free_port():
-    with socket.socket() as one:
-        one.bind((LOOPBACK, 0))
-        return one.getsockname()[1]
+    with socket.socket() as connection:
+        connection.bind((LOOPBACK, 0))
+        return connection.getsockname()[1]

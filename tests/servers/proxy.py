@@ -1,4 +1,4 @@
-"""A proxy between nodes and a database server, which does to their connections what networks do.
+"""A proxy between nodes and a database server that injects network faults.
 
 It lives in a thread of its own. What it is told holds for every connection, old or new, until it is healed.
 """
@@ -248,13 +248,13 @@ class Line:
         if direction == TO_SERVER:
             self._conversation.hear_client(data)
             return [data]
-        told = []
+        collected = []
         for reply in self._conversation.hear_server(data):
             if not self._proxy.tells(reply):
                 self._is_silenced = True
                 break
-            told.append(reply.data)
-        return told
+            collected.append(reply.data)
+        return collected
 
 
 async def _read(reader, arrivals):
@@ -270,11 +270,11 @@ async def _read(reader, arrivals):
 
 
 def _bound(port):
-    one = socket.socket()
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    one.bind((LOOPBACK, port))
-    one.settimeout(0)
-    return one
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    connection.bind((LOOPBACK, port))
+    connection.settimeout(0)
+    return connection
 
 
 @contextmanager

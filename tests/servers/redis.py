@@ -134,8 +134,8 @@ def running(**settings):
 
 def _free_port():
     while True:
-        with socket.socket() as one:
-            one.bind((LOOPBACK, 0))
-            port = one.getsockname()[1]
+        with socket.socket() as connection:
+            connection.bind((LOOPBACK, 0))
+            port = connection.getsockname()[1]
         if port <= HIGHEST_PORT:
             return port

@@ -1,4 +1,4 @@
-"""A conversation between a client and Redis, as somebody on the wire understands it: where work is committed."""
+"""Parses a Redis connection on the wire, to find commits."""
 
 from collections import deque
 

@@ -1,4 +1,4 @@
-"""The proxy, with a real client and a real server: what each fault looks like, and what has been done all the same."""
+"""The proxy, with a real client and a real server: the effect of each fault, and which commits took place."""
 
 import asyncio
 
@@ -144,7 +144,7 @@ def test_the_reply_to_a_statement_of_its_own_is_dropped_only_when_asked_for(prox
 
 def test_a_share_of_the_replies_is_dropped_and_all_commits_are_done(proxy, table):
     proxy.drop_replies(0.2)
-    told, count = [], 200
+    collected, count = [], 200
 
     async def conversation():
         connection = await connected(table, proxy)
@@ -152,7 +152,7 @@ def test_a_share_of_the_replies_is_dropped_and_all_commits_are_done(proxy, table
             try:
                 async with connection.transaction():
                     await insert(connection, number)
-                told.append(number)
+                collected.append(number)
             except BROKEN:
                 connection = await connected(table, proxy)
         await connection.close()
@@ -160,7 +160,7 @@ def test_a_share_of_the_replies_is_dropped_and_all_commits_are_done(proxy, table
     talk(conversation())
     assert len(kept(table)) == count
     assert proxy.seen["commits"] == count
-    assert proxy.seen["dropped"] == count - len(told)
+    assert proxy.seen["dropped"] == count - len(collected)
     assert 20 <= proxy.seen["dropped"] <= 60
 
 
@@ -172,12 +172,12 @@ def test_everything_arrives_later_by_the_delay_either_way(proxy, table):
         assert len(await fetch(connection, "SELECT repeat('x', 1000) FROM generate_series(1, 2000)")) == 2_000
         late = CLOCK.monotonic() - begun
         proxy.delay(30)
-        asked = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
+        task = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asked), MOMENT)
+            await asyncio.wait_for(asyncio.shield(task), MOMENT)
         assert kept(table) == []
         proxy.heal()
-        await asked
+        await task
         await connection.close()
         return late
 
@@ -229,15 +229,15 @@ def test_a_black_hole_swallows_one_direction_and_gives_it_back_when_healed(proxy
     async def conversation():
         connection = await connected(table, proxy)
         proxy.black_hole(*directions)
-        asked = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
+        task = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asked), MOMENT)
+            await asyncio.wait_for(asyncio.shield(task), MOMENT)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(connected(table, proxy), MOMENT)
         assert not connection.closed
         meanwhile = kept(table)
         proxy.heal()
-        await asked
+        await task
         await insert(connection, 2)
         await connection.close()
         return meanwhile
@@ -250,12 +250,12 @@ def test_a_connection_in_a_black_hole_can_be_cut(proxy, table):
     async def conversation():
         connection = await connected(table, proxy)
         proxy.black_hole()
-        asked = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
+        task = asyncio.ensure_future(connection.execute("INSERT INTO marks VALUES (1)"))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.shield(asked), MOMENT)
+            await asyncio.wait_for(asyncio.shield(task), MOMENT)
         proxy.cut()
         with pytest.raises(BROKEN):
-            await asked
+            await task
 
     talk(conversation())
     assert kept(table) == []

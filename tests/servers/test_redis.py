@@ -1,4 +1,4 @@
-"""The Redis server of tests keeps what it acknowledged, ends when it is told, and has replicas."""
+"""The Redis server of tests keeps what it acknowledged, stops on request, and has replicas."""
 
 import pytest
 from redis.exceptions import ReadOnlyError

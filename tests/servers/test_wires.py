@@ -1,4 +1,4 @@
-"""The wire, with a real process at its far end: what is lost, in which direction, and that it can be mended."""
+"""The wire, with a real process at its far end: what is lost, in which direction, and that it can be restored."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tests that run in workers: what they print and leave behind, and what happens when a worker dies."""
+"""Tests that run in workers: their output and files, and what happens when a worker dies."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def test_fails(server):
 def test_dies(server):
     os.abort()
 
-def test_is_run_all_the_same(tmp_path):
+def test_is_run_anyway(tmp_path):
     assert os.getppid() == int(os.environ["MAIN"])
 """
 OTHER = "def test_passes(server): assert list(server.iterdir()) == []"

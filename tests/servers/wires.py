@@ -1,4 +1,4 @@
-"""A wire between some processes and a PostgreSQL server, which can be pulled out, or lose what goes in one direction.
+"""A wire between processes and a PostgreSQL server that can be cut, in one or both directions.
 
 Where this user may make a network namespace, it is a real one: the processes live in it, and their packets are lost.
 Elsewhere a proxy does much the same to their connections.

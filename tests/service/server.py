@@ -52,9 +52,9 @@ class Server:
         return [json.loads(line) for line in self.log.splitlines()]
 
     def wait_until_it_listens(self):
-        found = eventually(lambda: LINE.search(self.printed) or self.process.poll() is not None)
-        assert found is not True, self.log
-        self.url = found[1]
+        result = eventually(lambda: LINE.search(self.printed) or self.process.poll() is not None)
+        assert result is not True, self.log
+        self.url = result[1]
         return self
 
     @property

@@ -61,8 +61,8 @@ def test_a_server_delivers_to_agents_with_its_flags(tmp_path):
             target = prompt("openai:mine")
             create(server, "clock", NEVER, {**target, "create": {**target["create"], "enable_schedule": True}})
             assert ended(server, run(server, "clock"))["phase"] == "completed"
-            said = server.get(f"/sessions/{last_run(server, 'clock')['result']['session_id']}/messages").text
-            assert "2 schedules:" in said
+            answer = server.get(f"/sessions/{last_run(server, 'clock')['result']['session_id']}/messages").text
+            assert "2 schedules:" in answer
             create(server, "task", NEVER, {"target_kind": "task", "query": "Why?"})
             assert ended(server, run(server, "task"))["phase"] == "completed"
             assert server.ask("POST", "/sessions", {"session_id": "plain"}).json["model"] == "test"

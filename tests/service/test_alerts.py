@@ -73,8 +73,8 @@ def test_each_alert_is_posted_once(tmp_path, receiver):
         run(server, "backup")
         assert eventually(lambda: posted(receiver, "paused")) == ["paused after 2"]
         assert eventually(lambda: posted(receiver, "created")) == ["another"]
-        told = eventually(lambda: len(found := posted(receiver, "failed")) == 2 and found)
-        assert all(one.startswith("the backup: The target reported a failure. ") for one in told)
+        result = eventually(lambda: len(found := posted(receiver, "failed")) == 2 and found)
+        assert all(one.startswith("the backup: The target reported a failure. ") for one in result)
         assert posted(receiver, "elsewhere") == []
         newest, oldest = events(server, "occurrence.failed")
         assert (oldest["source"], oldest["payload"]["occurrence_id"]) == ("noonmark", first)
@@ -104,17 +104,17 @@ def test_a_failure_is_reported_although_the_node_was_killed(tmp_path, receiver):
         create(server, "backup", NEVER, failing)
         alert(server, receiver, "failed", "occurrence.failed", "{{ event.payload.occurrence_id }}")
         alert(server, receiver, "lost", "node.lost", "{{ event.payload.node }}")
-        one = run(server, "backup")
+        occurrence = run(server, "backup")
         eventually(lambda: [path for _, path, _, _ in list(receiver.requests) if path == "/silent"])
         [node] = nodes(server)
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
     receiver.closing.set()  # from now on it hangs up at once
     with serving(tmp_path, *options, name="second") as server:
-        assert eventually(lambda: posted(receiver, "failed")) == [one]
+        assert eventually(lambda: posted(receiver, "failed")) == [occurrence]
         assert eventually(lambda: posted(receiver, "lost")) == [node["node"]]
-        [told] = events(server, "occurrence.failed")
+        [event] = events(server, "occurrence.failed")
         [lost] = events(server, "node.lost")
-        assert (told["payload"]["occurrence_id"], lost["payload"]["node"]) == (one, node["node"])
+        assert (event["payload"]["occurrence_id"], lost["payload"]["node"]) == (occurrence, node["node"])
         assert server.stop() == 0
-    assert (posted(receiver, "failed"), posted(receiver, "lost")) == ([one], [node["node"]])
+    assert (posted(receiver, "failed"), posted(receiver, "lost")) == ([occurrence], [node["node"]])

@@ -29,9 +29,9 @@ def start(server, name, **target):
         "target": {"target_kind": "bundle", "bundle_id": name, **target},
         "overlap_policy": "allow",
     }
-    made = server.ask("POST", "/schedules", body)
-    assert made.status == 201, made.text
-    run = server.ask("POST", f"/schedules/{made.json['schedule_id']}/run", {})
+    answer = server.ask("POST", "/schedules", body)
+    assert answer.status == 201, answer.text
+    run = server.ask("POST", f"/schedules/{answer.json['schedule_id']}/run", {})
     assert run.status == 202, run.text
     return run.json["occurrence_id"]
 

@@ -236,7 +236,7 @@ def test_a_bundle_runs_at_once_with_its_output_and_its_exit_code(server, tmp_pat
     assert (lost.code, lost.out) == (1, ""), "an error is not output too"
     assert line.endswith("delivery_failed: the bundle has no file './lost'")
     [line] = call("bundle", "run", tmp_path / "missing", "--server", server.url).errors
-    assert line.endswith("missing: there is no such file or folder, and no bundle with that id")
+    assert line.endswith("missing: no such file or folder, and no bundle with that id")
 
 
 def test_a_bundle_is_pushed_as_a_form_and_by_the_client(server):
@@ -270,8 +270,8 @@ def test_a_bundle_may_be_a_workflow(server, cli, tmp_path):
     [line, *_] = cli.refused(2, "bundle", "push", folder)
     assert line.startswith("workflow.steps[0]")
     (folder / "flow.json").write_text(json.dumps({"steps": steps}))
-    made = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
-    run = cli.json("schedule", "run-now", made["schedule_id"])
+    answer = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
+    run = cli.json("schedule", "run-now", answer["schedule_id"])
     eventually(lambda: server.get(f"/occurrences/{run['occurrence_id']}").json["phase"] == "completed")
     [event] = server.get("/events?event_type=from-bundle").json["events"]
     assert event["payload"] == {"n": 1}
@@ -285,21 +285,21 @@ def test_a_workflow_of_a_bundle_is_compensated_when_it_is_cancelled_while_it_wai
         {"id": "ask", "depends_on": ["make"], "approval": {"message": "Go on?"}},
     ]
     pushed = cli.json("bundle", "push", folder_with(tmp_path, {"name": "asks", "workflow": {"steps": steps}}))
-    one = server.ask("POST", "/bundles/asks/run", {}).json["occurrence_id"]
-    eventually(lambda: server.get(f"/occurrences/{one}").json["waiting_for"] == "approval")
-    assert server.ask("POST", f"/occurrences/{one}/cancel", {}).status in (200, 202)
-    ended = eventually(lambda: (told := server.get(f"/occurrences/{one}").json)["phase"] in FINAL and told)
+    occurrence_id = server.ask("POST", "/bundles/asks/run", {}).json["occurrence_id"]
+    eventually(lambda: server.get(f"/occurrences/{occurrence_id}").json["waiting_for"] == "approval")
+    assert server.ask("POST", f"/occurrences/{occurrence_id}/cancel", {}).status in (200, 202)
+    ended = eventually(lambda: (told := server.get(f"/occurrences/{occurrence_id}").json)["phase"] in FINAL and told)
     assert (ended["phase"], ended["reason"]) == ("cancelled", "cancelled")
     archive = {"bundle_id": "asks", "digest": pushed["digest"]}
-    runs = server.get(f"/occurrences/{one}/runs").json["runs"]
+    runs = server.get(f"/occurrences/{occurrence_id}/runs").json["runs"]
     assert [run["outcome"] for run in runs] == ["cancelled", "suspended"]
     assert [run["bundle"] for run in runs] == [archive] * 2
     assert server.get(f"/runs/{runs[0]['run_id']}").json["bundle"] == ended["bundle"] == archive
-    phases = {step["step_id"]: step["phase"] for step in server.get(f"/workflow-runs/{one}").json["steps"]}
+    phases = {step["step_id"]: step["phase"] for step in server.get(f"/workflow-runs/{occurrence_id}").json["steps"]}
     assert phases == {"make": "compensated", "ask": "cancelled"}
     assert server.get("/approvals?state=pending").json["approvals"] == []
     cli.json("bundle", "push", folder_with(tmp_path, {"name": "asks", "workflow": {"steps": steps[:1]}}))
-    again = server.ask("POST", f"/occurrences/{one}/redrive", {}).json["occurrence_id"]
+    again = server.ask("POST", f"/occurrences/{occurrence_id}/redrive", {}).json["occurrence_id"]
     eventually(lambda: server.get(f"/occurrences/{again}").json["waiting_for"] == "approval")
     assert server.get(f"/occurrences/{again}").json["bundle"] == archive, "it goes on with the definition that it had"
     server.ask("POST", f"/occurrences/{again}/cancel", {})
@@ -321,9 +321,9 @@ def test_a_bundle_may_be_a_step_of_a_workflow(server, cli, bundle):
 def test_labels_lead_a_bundle_to_a_node_that_has_them(server, cli, tmp_path):
     manifest = {**SMALLEST, "name": "labelled", "resources": {"labels": {"gpu": "a100"}, "slots": 1}}
     folder = folder_with(tmp_path, manifest)
-    made = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
-    assert (made["target"]["labels"], made["target"]["slots"]) == ({"gpu": "a100"}, 1)
-    run = cli.json("schedule", "run-now", made["schedule_id"])
+    answer = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")
+    assert (answer["target"]["labels"], answer["target"]["slots"]) == ({"gpu": "a100"}, 1)
+    run = cli.json("schedule", "run-now", answer["schedule_id"])
     assert output_of(server, run["occurrence_id"])["reason"] == "manual"
     folder_with(folder, {**manifest, "resources": {"labels": {"gpu": "h100"}}})
     other = cli.json("schedule", "create", folder, "--cron", "0 0 1 1 *")

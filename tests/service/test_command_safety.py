@@ -87,14 +87,14 @@ def start(server, schedule_id):
 
 def end_of(server, occurrence):
     """How it ended: its phase, and its last run."""
-    found = eventually(lambda: (one := server.get(f"/occurrences/{occurrence}").json)["phase"] in FINAL and one)
-    return found["phase"], server.get(f"/occurrences/{occurrence}/runs").json["runs"][0]
+    result = eventually(lambda: (one := server.get(f"/occurrences/{occurrence}").json)["phase"] in FINAL and one)
+    return result["phase"], server.get(f"/occurrences/{occurrence}/runs").json["runs"][0]
 
 
 def run(server, *argv, **fields):
-    made = create(server, *argv, **fields)
-    assert made.status == 201, made.text
-    return end_of(server, start(server, made.json["schedule_id"]))
+    schedule = create(server, *argv, **fields)
+    assert schedule.status == 201, schedule.text
+    return end_of(server, start(server, schedule.json["schedule_id"]))
 
 
 def resident(server):
@@ -149,8 +149,10 @@ def test_only_allowed_variables_and_folders_are_accepted(server, folder, figure)
     for cwd in ("/", "/etc", "inner", ".", f"{folder}/..", f"{folder}2", f"{folder}/../.."):
         refused = create(server, f"{folder}/show", target={"cwd": cwd})
         assert (refused.status, refused.json["code"], refused.json["field"]) == (403, "not_allowed", "target.cwd")
-    made = create(server, f"{folder}/show", target={"env": {"LEVEL": "1", "NOONMARK_MINE": "2"}, "cwd": str(folder)})
-    assert made.status == 201
+    schedule = create(
+        server, f"{folder}/show", target={"env": {"LEVEL": "1", "NOONMARK_MINE": "2"}, "cwd": str(folder)}
+    )
+    assert schedule.status == 201
     figure(f"variables that were not named: refused {len(names)} of {len(names)}; folders likewise 7 of 7")
 
 
@@ -225,8 +227,8 @@ def test_a_program_cannot_inspect_the_server(folder, tmp_path, figure):
     options = ("--store", "memory://", "--allow-commands", f"{folder}/look", "--function", "lasts=jobs:lasts")
     function = {"target_kind": "function", "function": "lasts", "executor": "process"}
     with serving(tmp_path, *options, through=through, **SECRETS) as server:
-        made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": function}).json["schedule_id"]
-        start(server, made)
+        schedule_id = server.ask("POST", "/schedules", {"trigger": NEVER, "target": function}).json["schedule_id"]
+        start(server, schedule_id)
         eventually((tmp_path / "begun").exists)
         pids = [server.process.pid]
         for task in Path(f"/proc/{server.process.pid}/task").iterdir():
@@ -255,8 +257,8 @@ def test_input_and_output_are_in_the_run_and_not_in_the_log(server, folder):
     with http_receiver() as receiver:
         receiver.answers.append((500, b"hush, the answer", {"Location": "/hush", "X_Request_Id": "hush"}))
         target = {"target_kind": "http", "url": f"{receiver.url}/next", "body": "hush"}
-        made = server.ask("POST", "/schedules", {**hook, "target": target}).json
-        phase, answered = end_of(server, start(server, made["schedule_id"]))
+        answer = server.ask("POST", "/schedules", {**hook, "target": target}).json
+        phase, answered = end_of(server, start(server, answer["schedule_id"]))
     assert (phase, answered["result"]["body"]) == ("failed", "hush, the answer")
     ends = {"leaky: the run of ": ": it exited with code 3 (failed)", "hook: the run of ": "with status 500 (failed)"}
     for one, (begin, end) in zip((told, answered), ends.items(), strict=True):

@@ -59,8 +59,8 @@ def start(server, schedule_id, payload=None):
 
 def end_of(server, occurrence):
     def found():
-        told = server.get(f"/occurrences/{occurrence}").json
-        return told["phase"] in FINAL and told
+        answer = server.get(f"/occurrences/{occurrence}").json
+        return answer["phase"] in FINAL and answer
 
     return eventually(found)
 
@@ -81,11 +81,11 @@ def pid_in(path):
 
 @pytest.mark.parametrize(("policy", "is_asked"), [("cancel_running", True), ("terminate", False)])
 def test_terminate_kills_what_runs_and_cancel_running_asks_it_first(server, folder, policy, is_asked):
-    one = create(server, f"{folder}/trap", f"{folder}/{policy}", overlap_policy=policy)
-    replaced = start(server, one)
+    schedule = create(server, f"{folder}/trap", f"{folder}/{policy}", overlap_policy=policy)
+    replaced = start(server, schedule)
     pid = pid_in(folder / f"{policy}.pid")
     (folder / f"{policy}.go").touch()
-    assert end_of(server, start(server, one))["phase"] == "completed"
+    assert end_of(server, start(server, schedule))["phase"] == "completed"
     ended_first = end_of(server, replaced)
     assert (ended_first["phase"], ended_first["reason"]) == ("cancelled", "replaced")
     assert (folder / f"{policy}.asked").exists() is is_asked
@@ -94,8 +94,8 @@ def test_terminate_kills_what_runs_and_cancel_running_asks_it_first(server, fold
 
 def test_a_run_that_is_suspended_between_two_windows_is_explained(server, folder):
     window = {"duration_seconds": 0.2, "end_action": "pause"}
-    one = create(server, f"{folder}/work", f"{folder}/still", window=window)
-    occurrence = start(server, one)
+    schedule = create(server, f"{folder}/work", f"{folder}/still", window=window)
+    occurrence = start(server, schedule)
 
     def suspended():
         told = server.get(f"/occurrences/{occurrence}/explain").json
@@ -119,9 +119,9 @@ def test_an_allowed_program_that_is_not_there_is_named_at_the_start(server):
 
 
 def test_an_allowed_program_is_started(server):
-    one = create(server, "echo", "$HUSH", "; id", "-n")
-    assert end_of(server, start(server, one))["phase"] == "completed"
-    run = last_run(server, one)
+    schedule = create(server, "echo", "$HUSH", "; id", "-n")
+    assert end_of(server, start(server, schedule))["phase"] == "completed"
+    run = last_run(server, schedule)
     assert (run["outcome"], run["result"]) == ("completed", {"exit_code": 0, "output": "$HUSH ; id -n\n"})
 
 
@@ -134,16 +134,16 @@ def test_an_allowed_program_is_started(server):
     ],
 )
 def test_a_program_that_is_not_allowed_fails_with_a_reason(server, folder, argv, why):
-    one = create(server, *argv)
-    told = end_of(server, start(server, one))
+    schedule = create(server, *argv)
+    told = end_of(server, start(server, schedule))
     assert (told["phase"], told["reason"]) == ("delivery_failed", "undeliverable")
-    assert why in last_run(server, one)["error"]
+    assert why in last_run(server, schedule)["error"]
     assert not (folder / "pwned").exists()
 
 
 def test_cancelling_ends_a_program_and_its_children(server, folder):
-    one = create(server, f"{folder}/work", f"{folder}/cancelled")
-    occurrence = start(server, one, {"a": 1})
+    schedule = create(server, f"{folder}/work", f"{folder}/cancelled")
+    occurrence = start(server, schedule, {"a": 1})
     pids = pid_in(folder / "cancelled.pid"), pid_in(folder / "cancelled.child")
     assert json.loads((folder / "cancelled.in").read_text()) == {"a": 1}
     assert server.ask("POST", f"/occurrences/{occurrence}/cancel", {}).status in (200, 202)
@@ -152,30 +152,34 @@ def test_cancelling_ends_a_program_and_its_children(server, folder):
 
 
 def test_output_is_visible_over_every_transport(server, folder):
-    one = create(server, f"{folder}/work", f"{folder}/talks")
-    occurrence = start(server, one)
+    schedule = create(server, f"{folder}/work", f"{folder}/talks")
+    occurrence = start(server, schedule)
     said = {"output": "at work\n"}
     pid_in(folder / "talks.pid")
-    told = eventually(lambda: (run := last_run(server, one))["result"] == said and run)
-    assert (told["outcome"], told["ended_at_utc"], told["duration_seconds"]) == (None, None, None)
-    assert server.get(f"/runs/{told['run_id']}").json == told
-    assert server.get(f"/occurrences/{occurrence}/runs").json["runs"] == [told]
+    result = eventually(lambda: (run := last_run(server, schedule))["result"] == said and run)
+    assert (result["outcome"], result["ended_at_utc"], result["duration_seconds"]) == (None, None, None)
+    assert server.get(f"/runs/{result['run_id']}").json == result
+    assert server.get(f"/occurrences/{occurrence}/runs").json["runs"] == [result]
     params = {"occurrence_id": occurrence}
     asked = {"jsonrpc": "2.0", "id": 1, "method": "occurrence/runs", "params": params}
-    assert server.ask("POST", "/rpc", asked).json["result"]["runs"] == [told]
-    typed = in_pipe(*NOONMARK, "schedule", "runs", one, NOONMARK_SERVER=server.url).stdout
+    assert server.ask("POST", "/rpc", asked).json["result"]["runs"] == [result]
+    typed = in_pipe(*NOONMARK, "schedule", "runs", schedule, NOONMARK_SERVER=server.url).stdout
     assert "running" in typed
     assert r'{"output": "at work\n"}' in typed
     assert server.ask("POST", f"/occurrences/{occurrence}/cancel", {}).status in (200, 202)
     assert end_of(server, occurrence)["phase"] == "cancelled"
-    ended = last_run(server, one)
-    assert (ended["run_id"], ended["outcome"], ended["result"]["output"]) == (told["run_id"], "cancelled", "at work\n")
+    ended = last_run(server, schedule)
+    assert (ended["run_id"], ended["outcome"], ended["result"]["output"]) == (
+        result["run_id"],
+        "cancelled",
+        "at work\n",
+    )
 
 
 def test_a_timeout_ends_a_program(server, folder):
-    one = create(server, f"{folder}/work", f"{folder}/slow", timeout_seconds=0.5)
-    assert end_of(server, start(server, one))["phase"] == "timed_out"
-    assert last_run(server, one)["error"].endswith("was killed by SIGTERM: no end within 0.5 s")
+    schedule = create(server, f"{folder}/work", f"{folder}/slow", timeout_seconds=0.5)
+    assert end_of(server, start(server, schedule))["phase"] == "timed_out"
+    assert last_run(server, schedule)["error"].endswith("was killed by SIGTERM: no end within 0.5 s")
 
 
 def test_the_command_line_does_the_same(server):
@@ -195,8 +199,8 @@ def test_the_command_line_does_the_same(server):
 
 def test_a_schedule_emits_an_event(server):
     document = {"target_kind": "event", "event_type": "report.made", "payload": {"rows": 3}}
-    made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": document, "schedule_id": "emits"})
-    assert made.status == 201
+    answer = server.ask("POST", "/schedules", {"trigger": NEVER, "target": document, "schedule_id": "emits"})
+    assert answer.status == 201
     heard = {"trigger": {"type": "event", "event_type": "report.made"}, "schedule_id": "hears"}
     assert (
         server.ask("POST", "/schedules", heard | {"target": {"target_kind": "command", "argv": ["echo"]}}).status == 201
@@ -212,8 +216,8 @@ def test_a_killed_server_leaves_nothing_running_and_another_one_retries(folder):
     temporary = folder / "temporary"
     temporary.mkdir()
     with serving(folder, *options, name="first", TMPDIR=str(temporary)) as first:
-        one = create(first, f"{folder}/work", f"{folder}/killed")
-        occurrence = start(first, one)
+        schedule = create(first, f"{folder}/work", f"{folder}/killed")
+        occurrence = start(first, schedule)
         pids = pid_in(folder / "killed.pid"), pid_in(folder / "killed.child")
         first.process.kill()
         first.process.wait()
@@ -223,7 +227,7 @@ def test_a_killed_server_leaves_nothing_running_and_another_one_retries(folder):
     with serving(folder, *options, name="second", TMPDIR=str(temporary)) as second:
         eventually(lambda: not left.exists())
         assert end_of(second, occurrence)["phase"] == "completed"
-        assert [run["outcome"] for run in second.get(f"/schedules/{one}/runs").json["runs"]] == [
+        assert [run["outcome"] for run in second.get(f"/schedules/{schedule}/runs").json["runs"]] == [
             "completed",
             "lease_lost",
         ]

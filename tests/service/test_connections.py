@@ -137,8 +137,8 @@ def all_busy(count=2, **limits):
     """A server of which every connection is in use."""
     with served(**limits) as server, ExitStack() as lines:
         server.busy = [lines.enter_context(server.connect()) for _ in range(count)]
-        for one in server.busy:
-            one.sendall(BUSY)
+        for connection in server.busy:
+            connection.sendall(BUSY)
         eventually(lambda: len(server.server_state.tasks) == count)
         yield server
         server.let_go.set()

@@ -46,8 +46,8 @@ def posting(url, body, **fields):
 
 def phases(server, *names):
     """How the occurrences of some schedules stand."""
-    found = [server.get(f"/schedules/{name}/occurrences?limit=1000").json["occurrences"] for name in names]
-    return [sorted(one["phase"] for one in each) for each in found]
+    answers = [server.get(f"/schedules/{name}/occurrences?limit=1000").json["occurrences"] for name in names]
+    return [sorted(one["phase"] for one in each) for each in answers]
 
 
 def is_quiet(server, names, least):
@@ -123,7 +123,7 @@ def test_a_schedule_that_requests_its_own_run_ends(server):
     eventually(lambda: phases(server, "again") == [["completed"] * MAX_DEPTH + ["failed", "pending"]])
     [last] = [one for one in server.get("/schedules/again/runs").json["runs"] if one["outcome"] == "failed"]
     assert last["result"]["body"]["detail"] == (
-        "it is not run: it would be the last of 17 steps that set each other off, and at most 16 may"
+        "it is not run: it would be the last of 17 steps that trigger each other, and at most 16 may"
     )
 
 
@@ -182,8 +182,8 @@ def test_the_chain_header_of_another_store_is_ignored(server, tmp_path):
         assert other.ask("POST", "/events", TURNED, **proof).status == 202
         eventually(lambda: phases(other, "here") == [["completed"]])
         # To its own it says that this follows from the schedule itself, which does not hear of it.
-        told = server.ask("POST", "/events", TURNED | {"event_id": "mine"}, **proof)
-        assert (told.status, told.json) == (202, {"event_id": "mine"})
+        answer = server.ask("POST", "/events", TURNED | {"event_id": "mine"}, **proof)
+        assert (answer.status, answer.json) == (202, {"event_id": "mine"})
         create(server, "late", {"target_kind": "event", "event_type": "heard"})
         assert server.ask("POST", "/events", TURNED | {"event_id": "next"}, **proof).status == 202
         eventually(lambda: phases(server, "late") == [["completed"]])

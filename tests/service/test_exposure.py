@@ -113,7 +113,7 @@ def test_clients_and_commands_trust_a_private_authority(tmp_path, monkeypatch):
         assert call(*command).json["all_tenants"]
 
 
-def test_a_client_that_does_not_finish_its_handshake_keeps_nobody_out(tmp_path):
+def test_a_client_that_does_not_finish_its_handshake_locks_no_one_out(tmp_path):
     write_signed_certificate(tmp_path)
     key = first_key(tmp_path)
     tls = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--no-worker")
@@ -187,10 +187,10 @@ def test_metrics_have_an_address_of_their_own(host):
 
 async def seen_through(settings, client, headers):
     """The scheme and the client that an application sees."""
-    found = {}
+    collected = {}
 
     async def app(scope, receive, send):
-        found.update(scope)
+        collected.update(scope)
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
     sent = []
@@ -202,7 +202,7 @@ async def seen_through(settings, client, headers):
     scope = {"type": "http", "method": "GET", "path": "/", "headers": pairs, "client": client, "scheme": "http"}
     await RequestGuard(app, settings=settings, fresh_id=lambda: "id")(scope, None, send)
     secured = any(name == b"strict-transport-security" for name, _ in sent[0]["headers"])
-    return found["client"][0], found["scheme"], secured
+    return collected["client"][0], collected["scheme"], secured
 
 
 PROXIED = [("X-Forwarded-For", "203.0.113.9, 198.51.100.7, 10.0.0.2"), ("X-Forwarded-Proto", "https")]

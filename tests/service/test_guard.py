@@ -19,9 +19,9 @@ def create(server):
 
 
 def end_of(server):
-    one = server.ask("POST", "/schedules/spy/run", {}).json["occurrence_id"]
-    eventually(lambda: server.get(f"/occurrences/{one}").json["phase"] in FINAL)
-    return server.get(f"/occurrences/{one}/runs").json["runs"][0]
+    occurrence_id = server.ask("POST", "/schedules/spy/run", {}).json["occurrence_id"]
+    eventually(lambda: server.get(f"/occurrences/{occurrence_id}").json["phase"] in FINAL)
+    return server.get(f"/occurrences/{occurrence_id}/runs").json["runs"][0]
 
 
 def test_clients_behind_a_proxy_cannot_reach_local_services(tmp_path):

@@ -90,15 +90,15 @@ def test_a_tenant_is_halted_by_a_root_key_and_by_its_own_and_by_no_other(folder)
         assert not is_alive(pid)
         when = halt.halted_at_utc.isoformat().replace("+00:00", "Z")
         who = f"it was halted by `{halt.halted_by}` at {when} (a loop)."
-        told = ours.explain(running)
-        assert told.summary.startswith(f"It was started and then cancelled: {who}"), told.summary
+        explanation = ours.explain(running)
+        assert explanation.summary.startswith(f"It was started and then cancelled: {who}"), explanation.summary
         reaches(ours, "tick", "skipped", "halted")
         skipped = next(one for one in ours.occurrences("tick") if one.reason == "halted")
         assert ours.explain(skipped.occurrence_id).summary.startswith(f"It did not run: {who}")
         ours.create(schedule_id="later", trigger=EVERY_SECOND, target=TICK)
         reaches(ours, "later", "skipped", "halted")
-        asked = ours.run_now("work").occurrence_id
-        eventually(lambda: ours.occurrence(asked).reason == "halted")
+        occurrence_id = ours.run_now("work").occurrence_id
+        eventually(lambda: ours.occurrence(occurrence_id).reason == "halted")
         count = theirs.get("tick").counters.successful
         eventually(lambda: theirs.get("tick").counters.successful > count)
 

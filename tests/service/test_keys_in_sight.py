@@ -50,10 +50,10 @@ def processes():
 def descendants(ancestor):
     """The processes below one."""
     parents = {}
-    for one in processes():
-        status = read(one, "stat").rpartition(b")")[2].split()
+    for process in processes():
+        status = read(process, "stat").rpartition(b")")[2].split()
         if status:
-            parents[one] = int(status[1])
+            parents[process] = int(status[1])
     found = {ancestor}
     while more := {one for one, parent in parents.items() if parent in found} - found:
         found |= more

@@ -18,7 +18,7 @@ DOCUMENT = {
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_whatever_is_acknowledged_is_there_after_a_kill(kind, request, tmp_path):
+def test_acknowledged_creates_survive_a_kill(kind, request, tmp_path):
     url = f"sqlite:///{tmp_path}/noonmark.db" if kind == "sqlite" else request.getfixturevalue("database").url
     acknowledged, lock = {}, threading.Lock()
 
@@ -27,13 +27,13 @@ def test_whatever_is_acknowledged_is_there_after_a_kill(kind, request, tmp_path)
         for number in range(10 * ENOUGH):
             name, is_bad = f"{caller}-{number}", number % 4 == 3
             try:
-                made = server.ask("POST", "/schedules", DOCUMENT | {"name": "" if is_bad else name})
+                answer = server.ask("POST", "/schedules", DOCUMENT | {"name": "" if is_bad else name})
             except (OSError, HTTPException):
                 return
-            assert made.status == (400 if is_bad else 201), made.text
+            assert answer.status == (400 if is_bad else 201), answer.text
             if not is_bad:
                 with lock:
-                    acknowledged[made.json["schedule_id"]] = name
+                    acknowledged[answer.json["schedule_id"]] = name
 
     with (
         serving(tmp_path, "--store", url, "--migrate", "--no-worker") as server,

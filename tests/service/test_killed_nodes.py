@@ -36,9 +36,9 @@ def receiver():
 
 def ask(server, target, **fields):
     """Create a schedule and ask for a run of it; the occurrence."""
-    made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target, **fields})
-    assert made.status == 201, made.text
-    return server.ask("POST", f"/schedules/{made.json['schedule_id']}/run", {}).json["occurrence_id"]
+    answer = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target, **fields})
+    assert answer.status == 201, answer.text
+    return server.ask("POST", f"/schedules/{answer.json['schedule_id']}/run", {}).json["occurrence_id"]
 
 
 def begin(server, folder, receiver):
@@ -62,8 +62,8 @@ def runs(server, occurrence):
 
 
 def end_of(server, occurrence):
-    found = eventually(lambda: (one := server.get(f"/occurrences/{occurrence}").json)["phase"] in FINAL and one)
-    return found["phase"], found["reason"]
+    result = eventually(lambda: (one := server.get(f"/occurrences/{occurrence}").json)["phase"] in FINAL and one)
+    return result["phase"], result["reason"]
 
 
 def test_another_node_continues_and_at_most_once_holds(database, tmp_path, receiver, record_property):

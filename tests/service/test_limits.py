@@ -94,8 +94,8 @@ def test_no_more_are_in_flight_than_the_limit_allows_and_none_is_lost_with_a_nod
         running, _ = held(tmp_path)
         assert len(running) == IN_FLIGHT
         assert in_flight(servers[1]) == {"name": "inflight", "scope": "user", "value": IN_FLIGHT, "used": IN_FLIGHT}
-        told = servers[1].get(f"/occurrences/{line[0]['occurrence_id']}/explain").json
-        assert f"the limit of {IN_FLIGHT} per user allows" in told["summary"]
+        answer = servers[1].get(f"/occurrences/{line[0]['occurrence_id']}/explain").json
+        assert f"the limit of {IN_FLIGHT} per user allows" in answer["summary"]
         servers[0].process.kill()
         servers[0].process.wait(SOON)
         with (tmp_path / "marks").open("a") as marks:
@@ -142,11 +142,11 @@ def test_of_racing_creates_at_two_servers_as_many_pass_as_the_limit_allows(store
             caller, answers = Caller(servers[number % 2].url, key), Counter()
             while True:
                 with taking:
-                    one = next(numbers, None)
-                if one is None:
+                    first = next(numbers, None)
+                if first is None:
                     caller.close()
                     return answers
-                status, said = caller.ask("POST", "/schedules", document(one))
+                status, said = caller.ask("POST", "/schedules", document(first))
                 answers[status] += 1
                 if status != 201:
                     assert said["limit"] == {"name": "schedules", "scope": "user", "value": 50, "used": 50}, said

@@ -54,11 +54,11 @@ class Mind:
         self.scripts, self.offered, self._made = {}, {}, 0
 
     def __call__(self, messages, info):
-        told = next(str(one.content) for message in reversed(messages) for one in message.parts
+        first = next(str(one.content) for message in reversed(messages) for one in message.parts
                     if one.part_kind == "user-prompt")  # fmt: skip
         returned = [one.content for one in messages[-1].parts if one.part_kind == "tool-return"]
-        self.offered.setdefault(told, {tool.name for tool in info.function_tools})
-        calls = self._worm(returned) if told.startswith("Multiply") else self._play(told, returned)
+        self.offered.setdefault(first, {tool.name for tool in info.function_tools})
+        calls = self._worm(returned) if first.startswith("Multiply") else self._play(first, returned)
         return ModelResponse(parts=calls or [TextPart("done")])
 
     def _play(self, told, returned):

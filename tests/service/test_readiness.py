@@ -40,8 +40,8 @@ def failing(server, check):
 
 @pytest.fixture(scope="module")
 def one_for_all(tmp_path_factory):
-    with serving(tmp_path_factory.mktemp("server"), "--lease", "3") as one:
-        yield one
+    with serving(tmp_path_factory.mktemp("server"), "--lease", "3") as server:
+        yield server
 
 
 @pytest.fixture
@@ -54,20 +54,20 @@ def server(one_for_all):
 
 
 def test_writes_fail_while_the_store_file_is_removed(server):
-    kept = create(server).json["schedule_id"]
+    schedule_id = create(server).json["schedule_id"]
     path, away = server.folder / "noonmark.db", server.folder / "away.db"
     path.rename(away)
     refused = create(server)
     assert (refused.status, refused.json["code"]) == (503, "store_unavailable")
     assert "was removed while it was open" in refused.text
-    assert server.get(f"/schedules/{kept}").status == 503, "what is read there may be gone as well"
+    assert server.get(f"/schedules/{schedule_id}").status == 503, "what is read there may be gone as well"
     assert "was removed" in failing(server, "store")
     assert server.get("/doctor").status == 503
     assert not path.exists(), "nobody makes another one in its place"
     away.rename(path)
     ready(server)
     assert create(server).status == 201
-    assert server.get(f"/schedules/{kept}").status == 200
+    assert server.get(f"/schedules/{schedule_id}").status == 200
 
 
 def test_writes_fail_while_the_store_file_is_replaced(server):

@@ -91,8 +91,8 @@ def test_ambiguous_requests_are_rejected(server, headers, body):
     assert said.startswith(b"HTTP/1.1 400 ")
     assert said.count(b"HTTP/1.1 ") == 1
     assert b"connection: close" in said.lower()
-    told = json.loads(said.partition(b"\r\n\r\n")[2])
-    assert (told["code"], told["status"], bool(told["request_id"])) == ("invalid_request", 400, True)
+    document = json.loads(said.partition(b"\r\n\r\n")[2])
+    assert (document["code"], document["status"], bool(document["request_id"])) == ("invalid_request", 400, True)
     assert events(server) == []
 
 

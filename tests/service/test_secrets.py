@@ -63,12 +63,14 @@ class Told:
 
     def run(self, schedule, **body):
         """The occurrence, once it has ended, with its last run and why it stands where it does."""
-        one = self.ask("POST", f"/schedules/{schedule['schedule_id']}/run", body, status=202)["occurrence_id"]
+        occurrence_id = self.ask("POST", f"/schedules/{schedule['schedule_id']}/run", body, status=202)["occurrence_id"]
         ended = eventually(
-            lambda: (found := self.ask("GET", f"/occurrences/{one}"))["completed_at_utc"] is not None and found
+            lambda: (
+                (found := self.ask("GET", f"/occurrences/{occurrence_id}"))["completed_at_utc"] is not None and found
+            )
         )
-        [run] = self.ask("GET", f"/occurrences/{one}/runs")["runs"]
-        return ended, run, self.ask("GET", f"/occurrences/{one}/explain")
+        [run] = self.ask("GET", f"/occurrences/{occurrence_id}/runs")["runs"]
+        return ended, run, self.ask("GET", f"/occurrences/{occurrence_id}/explain")
 
 
 @pytest.fixture(scope="module")
@@ -153,8 +155,8 @@ def _be_refused(told):
     told.ask("PUT", f"/secrets/{GIVEN}%20", {"value": "given", "hosts": ["a.example"]}, status=400)
     told.ask("GET", f"/schedules?token={TOKEN}", status=400)
     told.ask("GET", "/schedules", Authorization=f"Bearer {TOKEN}", status=200)
-    one = next(iter(told.results.values()))[0]["occurrence_id"]
-    told.ask("POST", f"/occurrences/{one}/complete", {"token": TOKEN}, status=403)
+    occurrence_id = next(iter(told.results.values()))[0]["occurrence_id"]
+    told.ask("POST", f"/occurrences/{occurrence_id}/complete", {"token": TOKEN}, status=403)
     for params in ({"name": "given", "value": f"{GIVEN}\n", "hosts": ["a.example"]}, {GIVEN: float("nan")}):
         call = {"jsonrpc": "2.0", "id": 1, "method": "secret/set", "params": params}
         told.errors.append(json.dumps(told.ask("POST", "/rpc", call)))
@@ -232,10 +234,10 @@ def test_a_sealed_secret_cannot_be_read_back(worked, tmp_path, monkeypatch):
 
 
 def test_no_byte_on_disk_has_a_sealed_secret(worked):
-    kept = b"".join(one.read_bytes() for one in worked.server.folder.glob("n.db*") if one.is_file())
-    assert b"api-key" in kept
-    assert [one for one in SEALED.values() if one.encode() in kept or one.split()[-1].encode() in kept] == []
-    assert SEALING.encode() not in kept
+    data = b"".join(one.read_bytes() for one in worked.server.folder.glob("n.db*") if one.is_file())
+    assert b"api-key" in data
+    assert [one for one in SEALED.values() if one.encode() in data or one.split()[-1].encode() in data] == []
+    assert SEALING.encode() not in data
 
 
 def test_no_answer_shows_a_secret():
@@ -258,9 +260,9 @@ def test_no_answer_shows_a_secret():
 def test_a_secret_in_use_can_be_deleted_and_runs_fail_with_a_reason(told):
     told.ask("PUT", "/secrets/passing", {"value": GIVEN, "hosts": ["http://127.0.0.1"]}, status=200)
     target = {"target_kind": "http", "url": told.receiver.url, "secret_headers": {"X-Token": "passing"}}
-    made = told.create(target, retry_policy={"max_attempts": 3, "backoff_seconds": 0.01})
+    schedule = told.create(target, retry_policy={"max_attempts": 3, "backoff_seconds": 0.01})
     told.ask("DELETE", "/secrets/passing", status=200)
-    ended, run, explanation = told.run(made)
+    ended, run, explanation = told.run(schedule)
     assert (ended["phase"], run["attempt"]) == ("delivery_failed", 1)
     assert run["error"] == "secret passing does not exist any more; the header X-Token needs it, so nothing was sent"
     assert "secret passing does not exist any more; the header X-Token needs it" in explanation["summary"]
@@ -269,10 +271,10 @@ def test_a_secret_in_use_can_be_deleted_and_runs_fail_with_a_reason(told):
 def take_over(told, name):
     """An occurrence whose receiver has taken it over, with a secret of that name, and its token."""
     target = {"target_kind": "http", "url": f"{told.receiver.url}/take_over", "secret_headers": {"X-Token": name}}
-    made = told.create(target)
-    one = told.ask("POST", f"/schedules/{made['schedule_id']}/run", {}, status=202)["occurrence_id"]
-    eventually(lambda: told.ask("GET", f"/occurrences/{one}")["phase"] == "awaiting_completion")
-    return made["schedule_id"], one, told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
+    schedule = told.create(target)
+    occurrence_id = told.ask("POST", f"/schedules/{schedule['schedule_id']}/run", {}, status=202)["occurrence_id"]
+    eventually(lambda: told.ask("GET", f"/occurrences/{occurrence_id}")["phase"] == "awaiting_completion")
+    return schedule["schedule_id"], occurrence_id, told.receiver.requests[-1][2]["Noonmark-Callback-Token"]
 
 
 def tell(told, one, verb, **said):

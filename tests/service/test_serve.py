@@ -65,20 +65,20 @@ def test_startup_prints_only_the_address(server):
 
 
 def test_health_is_reported(server):
-    told = server.get("/health").json
-    assert (told["status"], told["service"], told["worker"]) == ("healthy", "noonmark", "running")
+    response = server.get("/health").json
+    assert (response["status"], response["service"], response["worker"]) == ("healthy", "noonmark", "running")
     assert server.get("/health/live").status == 200
     ready = eventually(lambda: (answer := server.get("/health/ready")).status == 200 and answer.json)
     assert set(ready["checks"].values()) == {"ok"}
-    assert ready["node"] == told["node"] == ready["leader"]
+    assert ready["node"] == response["node"] == ready["leader"]
 
 
 def test_metrics_are_served(server):
     answer = server.get("/metrics")
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    found = server.samples()
+    samples = server.samples()
     for name in ("schedules_due", "runs_emitted", "runs_skipped_overlap", "runs_failed_launch"):
-        assert f"noonmark_{name}" in found
+        assert f"noonmark_{name}" in samples
 
 
 def test_due_schedules_run_and_are_logged(server):
@@ -92,9 +92,9 @@ def test_due_schedules_run_and_are_logged(server):
         scheduler.close()
     assert (server.folder / "touched").read_text() == occurrence.id
     eventually(lambda: server.samples()["noonmark_runs_emitted"] == before + 2)
-    found = server.samples()
-    assert found['noonmark_runs_total{outcome="completed",target="function"}'] >= 1
-    assert found["noonmark_start_lateness_seconds_count"] >= 2
+    samples = server.samples()
+    assert samples['noonmark_runs_total{outcome="completed",target="function"}'] >= 1
+    assert samples["noonmark_start_lateness_seconds_count"] >= 2
     about = eventually(lambda: [one for one in server.records if one.get("occurrence_id") == occurrence.id][1:])
     assert {one["schedule_id"] for one in about} == {touch}
     assert all(line.isprintable() for line in server.log.split("\n")), "a raw control character"
@@ -112,8 +112,8 @@ def test_a_schedule_with_the_label_has_metrics_of_its_own(server):
     series = (
         f'noonmark_schedule_last_success_timestamp_seconds{{name="watched",schedule_id="{touch}",tenant="default"}}'
     )
-    found = eventually(lambda: server.samples().get(series))
-    assert found == pytest.approx(occurrence.ended_at.timestamp())
+    result = eventually(lambda: server.samples().get(series))
+    assert result == pytest.approx(occurrence.ended_at.timestamp())
 
 
 def test_a_request_cannot_inject_log_lines(server):
@@ -163,8 +163,8 @@ def test_repeated_stops_do_not_hold_routes(tmp_path):
             told.put(server.ask("POST", "/worker/stop").json["worker_status"])
 
         threads = [threading.Thread(target=stop, daemon=True) for _ in range(60)]  # more than there are threads
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         states = {told.get(timeout=SOON)["state"] for _ in range(59)}
         assert states == {"stopping"}
         assert server.get("/schedules").status == 200
@@ -175,8 +175,8 @@ def test_repeated_stops_do_not_hold_routes(tmp_path):
         assert told.get(timeout=SOON)["state"] == "stopped"
         assert phases(scheduler, job) == ["completed"]
         assert server.ask("POST", "/worker/stop").json["worker_status"]["state"] == "stopped"
-        for one in threads:
-            one.join(SOON)
+        for thread in threads:
+            thread.join(SOON)
         scheduler.close()
 
 
@@ -185,9 +185,9 @@ def test_due_schedules_are_visible_without_a_worker(server):
     with kept(server.folder) as scheduler:
         scheduler.stop()
         jobs = [scheduler.schedule(nothing, function_name="touch") for _ in range(7)]
-        found = eventually(lambda: (now := server.samples())["noonmark_schedules_due"] == 7 and now)
-        assert found['noonmark_queue_depth{state="due"}'] == 7
-        assert found["noonmark_worker_running"] == 0
+        result = eventually(lambda: (now := server.samples())["noonmark_schedules_due"] == 7 and now)
+        assert result['noonmark_queue_depth{state="due"}'] == 7
+        assert result["noonmark_worker_running"] == 0
         assert server.ask("POST", "/worker/start").status == 200
         eventually(lambda: all(phases(scheduler, job) == ["completed"] for job in jobs))
         eventually(lambda: server.samples()["noonmark_schedules_due"] == 0)
@@ -297,30 +297,30 @@ def refused(folder, *arguments, code, **options):
 
 
 def test_a_port_in_use_is_reported(server):
-    said = refused(server.folder, name="late", port=str(server.port), code=1)
-    assert said.startswith(f"port: another program listens on port {server.port} of 127.0.0.1; ")
+    error = refused(server.folder, name="late", port=str(server.port), code=1)
+    assert error.startswith(f"port: another program listens on port {server.port} of 127.0.0.1; ")
 
 
 def test_a_function_that_cannot_be_imported_is_reported(tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('never mind')")
-    said = refused(tmp_path, "--function", "x=broken:f", code=2)
-    assert said == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
+    error = refused(tmp_path, "--function", "x=broken:f", code=2)
+    assert error == "functions: x=broken:f cannot be used: never mind (from the flag --function)"
     assert not (tmp_path / "noonmark.db").exists()
 
 
 def test_a_working_folder_inside_the_upload_folder_is_rejected(tmp_path):
     (tmp_path / "link").symlink_to("noonmark.db.uploads")
     folder = tmp_path / "link" / "default"
-    said = refused(tmp_path, "--allow-commands", "cat", "--allow-cwd", str(folder), code=2)
-    assert said.startswith(f"allow_cwd: {folder} is the upload folder or inside it")
+    error = refused(tmp_path, "--allow-commands", "cat", "--allow-cwd", str(folder), code=2)
+    assert error.startswith(f"allow_cwd: {folder} is the upload folder or inside it")
     assert not (tmp_path / "noonmark.db").exists()
 
 
 def test_postgresql_is_migrated_on_request_and_a_lost_schema_is_unhealthy(database, tmp_path):
-    said = refused(tmp_path, "--store", database.url, code=6)
-    assert "does not exist yet" in said
-    assert "noonmark migrate" in said
-    assert "--migrate" in said
+    error = refused(tmp_path, "--store", database.url, code=6)
+    assert "does not exist yet" in error
+    assert "noonmark migrate" in error
+    assert "--migrate" in error
     done = in_pipe(*NOONMARK, "migrate", "--store", database.url)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f"The schema of {database.url} has version ")

@@ -124,13 +124,13 @@ def test_text_is_parsed_by_setting(name, text, value):
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
-        ("port", "65536", "a whole number from 0 to 65,535"),
-        ("port", "-1", "a whole number from 0 to 65,535"),
-        ("port", "٣", "a whole number from 0 to 65,535"),
+        ("port", "65536", "an integer from 0 to 65,535"),
+        ("port", "-1", "an integer from 0 to 65,535"),
+        ("port", "٣", "an integer from 0 to 65,535"),
         ("lease", "nan", "a number from 1 to 3,600"),
         ("lease", "0", "a number from 1 to 3,600"),
         ("keep_days", "1e400", "a number from 0.001 to 36,500"),
-        ("max_threads", "2.5", "a whole number from 1 to 10,000"),
+        ("max_threads", "2.5", "an integer from 1 to 10,000"),
         ("worker", "maybe", "true or false"),
         ("log_level", "loud", "debug, info, warning, error or critical"),
         ("log_format", "xml", "auto, json or text"),
@@ -172,7 +172,7 @@ def test_a_bad_value_names_the_setting_its_source_and_what_is_allowed(name, text
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("port = true", "port: must be a whole number"),
+        ("port = true", "port: must be an integer"),
         ("worker = 1", "worker: must be true or false"),
         ("allowed_hosts = [1]", "allowed_hosts: must be host names"),
         ("functions = 5", "functions: must be functions, each"),
@@ -239,8 +239,8 @@ def noonmark(*arguments, **environment):
 @pytest.mark.parametrize("name", ["allow_hosts", "allow_commands", "allow_env", "allowed_hosts"])
 def test_a_flag_for_a_list_may_be_repeated(name):
     flag = f"--{name.replace('_', '-')}"
-    told = call("config", flag, "a,b", flag, "c", "--json").json["settings"][name]
-    assert told == {"value": ["a", "b", "c"], "source": f"flag {flag}"}
+    answer = call("config", flag, "a,b", flag, "c", "--json").json["settings"][name]
+    assert answer == {"value": ["a", "b", "c"], "source": f"flag {flag}"}
 
 
 def test_a_key_for_secrets_may_be_repeated_too_and_is_not_shown():
@@ -258,9 +258,9 @@ def test_the_command_shows_values_with_their_sources(tmp_path):
     done = noonmark("config", *options, "--json", NOONMARK_STORE=url, SCHEDULER_RELOAD="1")
     assert (done.returncode, done.stderr) == (0, "")
     assert MARK not in done.stdout
-    told = json.loads(done.stdout)
-    assert told["file"] == path
-    assert list(told["settings"]) == list(SETTINGS)
+    document = json.loads(done.stdout)
+    assert document["file"] == path
+    assert list(document["settings"]) == list(SETTINGS)
     expected = {
         "worker": {"value": False, "source": "flag --no-worker"},
         "functions": {"value": {"a": "mod:f", "b": "mod:g"}, "source": "flag --function"},
@@ -270,7 +270,7 @@ def test_the_command_shows_values_with_their_sources(tmp_path):
         "store": {"value": "postgresql://ada:***@db.example.com/noonmark", "source": "environment NOONMARK_STORE"},
         "keep_days": {"value": 30.0, "source": "default"},
     }
-    assert {name: told["settings"][name] for name in expected} == expected
+    assert {name: document["settings"][name] for name in expected} == expected
     table = noonmark("config", "--worker", NOONMARK_STORE=url).stdout
     assert MARK not in table
     lines = [line.split() for line in table.splitlines()]
@@ -282,7 +282,7 @@ def test_the_command_refuses_bad_settings():
     done = noonmark("config", "--port", "x", NOONMARK_LEASE="-5")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        "noonmark: port: must be a whole number from 0 to 65,535, not 'x' (from the flag --port)",
+        "noonmark: port: must be an integer from 0 to 65,535, not 'x' (from the flag --port)",
         "noonmark: lease: must be a number from 1 to 3,600, not '-5' (from the variable NOONMARK_LEASE)",
     ]
 

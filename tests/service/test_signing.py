@@ -26,29 +26,29 @@ def test_a_server_without_settings_signs_and_accepts_asynchronous_work(tmp_path)
     with http_receiver() as receiver:
         with serving(tmp_path, *OPTIONS) as server:
             target = {"target_kind": "http", "url": f"{receiver.url}/take_over", "body": "pay"}
-            made = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target}).json
-            one = run(server, made)
-            assert in_phase(server, one, "awaiting_completion", "completed") == "awaiting_completion"
+            answer = server.ask("POST", "/schedules", {"trigger": NEVER, "target": target}).json
+            occurrence = run(server, answer)
+            assert in_phase(server, occurrence, "awaiting_completion", "completed") == "awaiting_completion"
             ((_, _, headers, body),) = receiver.requests
             key = server.get("/signing-key").json["signing_key"]
-            assert verify(headers, body, key) == one
+            assert verify(headers, body, key) == occurrence
             with pytest.raises(NotAllowed):
                 verify(headers, b"pay more", key)
             assert call("secret", "signing-key", "--server", server.url).out == f"{key}\n"
-            assert headers["Noonmark-Callback"] == f"http://schedules.example.com/occurrences/{one}"
+            assert headers["Noonmark-Callback"] == f"http://schedules.example.com/occurrences/{occurrence}"
             token, shown = headers["Noonmark-Callback-Token"], call("config", "--json").out
             told = server.log + server.printed + shown + server.get("/worker/status").text + server.get("/audit").text
             assert (key in told, token in told, "keys.db" in server.printed) == (False, False, True)
         # Another process on the same store has the same keys.
         with serving(tmp_path, *OPTIONS) as server:
             assert server.get("/signing-key").json == {"signing_key": key}
-            where = f"/occurrences/{one}/complete"
+            where = f"/occurrences/{occurrence}/complete"
             assert [server.ask("POST", where, {"token": text}).status for text in (key, token, token)] == [
                 403,
                 200,
                 409,
             ]
-            server.ask("POST", f"/schedules/{made['schedule_id']}/run")
+            server.ask("POST", f"/schedules/{answer['schedule_id']}/run")
             arrived(receiver, 2)
             _, _, headers, body = receiver.requests[-1]
-            assert verify(headers, body, key) != one
+            assert verify(headers, body, key) != occurrence

@@ -13,8 +13,10 @@ EMITS = {"target_kind": "event", "event_type": "done"}
 def test_it_tells_what_the_driver_does_and_ends_with_the_server(tmp_path):
     # Runs may take an hour to finish when the server stops; streams may not.
     with serving(tmp_path, "--grace", "3600") as server, streaming(server.url) as events:
-        made = server.ask("POST", "/schedules", {"trigger": {"type": "cron", "expression": "@yearly"}, "target": EMITS})
-        schedule_id = made.json["schedule_id"]
+        answer = server.ask(
+            "POST", "/schedules", {"trigger": {"type": "cron", "expression": "@yearly"}, "target": EMITS}
+        )
+        schedule_id = answer.json["schedule_id"]
         events.about(schedule_id, "schedules", "occurrences")
         server.ask("POST", f"/schedules/{schedule_id}/run")
         # The request itself is told of before the run is there; the driver tells of that.
@@ -29,8 +31,10 @@ def test_it_tells_what_the_driver_does_and_ends_with_the_server(tmp_path):
 
 def test_it_tells_of_new_output_of_a_run_that_goes_on(tmp_path):
     with serving(tmp_path, "--allow-commands", "sh") as server, streaming(server.url) as events:
-        made = server.ask("POST", "/schedules", {"trigger": {"type": "cron", "expression": "@yearly"}, "target": WAITS})
-        schedule_id = made.json["schedule_id"]
+        answer = server.ask(
+            "POST", "/schedules", {"trigger": {"type": "cron", "expression": "@yearly"}, "target": WAITS}
+        )
+        schedule_id = answer.json["schedule_id"]
         occurrence_id = server.ask("POST", f"/schedules/{schedule_id}/run").json["occurrence_id"]
 
         def output():

@@ -41,9 +41,9 @@ def server(folder):
 @pytest.fixture
 def program(server, folder):
     """One of its own for each test: a program knows a function by the first name that it was given."""
-    made = Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
-    yield made
-    made.close()
+    scheduler = Scheduler(f"sqlite:///{folder / 'noonmark.db'}")
+    yield scheduler
+    scheduler.close()
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ def jobs(monkeypatch, folder):
 
 @pytest.fixture
 def job(program):
-    made = program.schedule(subprocess.run, args=[["true"]], trigger=NEVER)
-    yield made
+    schedule = program.schedule(subprocess.run, args=[["true"]], trigger=NEVER)
+    yield schedule
     with suppress(NotFound):
-        program.delete(made)
+        program.delete(schedule)
 
 
 def refusal(answer):
@@ -67,8 +67,8 @@ def refusal(answer):
 def run(server, schedule_id, **body):
     answer = server.ask("POST", f"/schedules/{schedule_id}/run", body)
     assert answer.status == 202, answer.text
-    one = answer.json["occurrence_id"]
-    return eventually(lambda: (told := server.get(f"/occurrences/{one}").json)["phase"] in FINAL and told)
+    occurrence_id = answer.json["occurrence_id"]
+    return eventually(lambda: (told := server.get(f"/occurrences/{occurrence_id}").json)["phase"] in FINAL and told)
 
 
 def test_the_function_of_a_program_cannot_be_changed_over_any_transport(server, folder, job):
@@ -115,10 +115,10 @@ def test_such_a_schedule_can_be_paused_run_retimed_and_deleted(server, program, 
     assert run(server, job)["phase"] == "completed"
     assert server.ask("POST", f"/schedules/{job}/pause", {}).json["phase"] == "paused"
     assert server.ask("POST", f"/schedules/{job}/resume", {}).json["phase"] == "active"
-    told = server.ask("PATCH", f"/schedules/{job}", {"trigger": YEARLY, "timeout_seconds": 5, "labels": {"a": "b"}})
-    assert (told.status, told.json["timeout_seconds"], told.json["source"]) == (200, 5, "embedded")
+    answer = server.ask("PATCH", f"/schedules/{job}", {"trigger": YEARLY, "timeout_seconds": 5, "labels": {"a": "b"}})
+    assert (answer.status, answer.json["timeout_seconds"], answer.json["source"]) == (200, 5, "embedded")
     # The document that was read, sent back with other times, says nothing else.
-    again = {name: told.json[name] for name in ("name", "target", "labels")} | {"trigger": YEARLY}
+    again = {name: answer.json[name] for name in ("name", "target", "labels")} | {"trigger": YEARLY}
     assert server.ask("PATCH", f"/schedules/{job}", again).status == 200
     assert server.ask("DELETE", f"/schedules/{job}").status in (200, 204)
 
@@ -155,22 +155,22 @@ def test_a_program_that_waits_for_events_gets_their_payload(server, folder, prog
 def test_a_function_that_is_only_registered_is_not_called_for_others(server, folder, program, jobs):
     program.schedule(jobs.note, args=["mine"], function_name="only.mine", trigger=NEVER)
     target = {"target_kind": "function", "function": "only.mine", "args": ["theirs"]}
-    made = server.ask("POST", "/schedules", {"trigger": YEARLY, "target": target}).json["schedule_id"]
+    schedule_id = server.ask("POST", "/schedules", {"trigger": YEARLY, "target": target}).json["schedule_id"]
     with program:
-        one = run(server, made)
-    assert (one["phase"], one["reason"]) == ("delivery_failed", "undeliverable")
-    [told] = server.get(f"/schedules/{made}/runs").json["runs"]
+        occurrence = run(server, schedule_id)
+    assert (occurrence["phase"], occurrence["reason"]) == ("delivery_failed", "undeliverable")
+    [told] = server.get(f"/schedules/{schedule_id}/runs").json["runs"]
     assert "is not offered to callers on this node" in told["error"]
     assert not (folder / "theirs").exists()
 
 
 def test_a_declared_name_belongs_to_the_program_even_if_a_client_took_it_first(server, program, jobs):
     squat = {"name": "nightly", "trigger": YEARLY, "target": {"target_kind": "event", "event_type": "x"}}
-    made = server.ask("POST", "/schedules", squat | {"accepts_payload": True}).json["schedule_id"]
+    schedule_id = server.ask("POST", "/schedules", squat | {"accepts_payload": True}).json["schedule_id"]
     job = program.schedule(jobs.note, args=["night"], function_name="night", name="nightly", trigger=NEVER)
-    assert job == made
-    told = server.get(f"/schedules/{job}").json
-    assert (told["source"], told.get("accepts_payload")) == ("embedded", None)
+    assert job == schedule_id
+    answer = server.get(f"/schedules/{job}").json
+    assert (answer["source"], answer.get("accepts_payload")) == ("embedded", None)
     target = {"target": {"target_kind": "function", "function": "night", "args": ["theirs"]}}
     assert refusal(server.ask("PATCH", f"/schedules/{job}", target)) == (403, "not_allowed", "target")
     assert refusal(server.ask("POST", f"/schedules/{job}/run", {"payload": 1})) == (403, "not_allowed", "payload")

@@ -49,11 +49,11 @@ def test_a_large_file_is_never_held_in_memory(tmp_path):
     with serving(tmp_path, "--no-worker") as server, Client(server.url) as client:
         client.upload(Zeros(1_000))
         before = peak(server)
-        kept = client.upload(Zeros(SIZE))
-        assert kept.size == SIZE
-        assert len(server.get(f"/uploads/{kept.upload_id}").body) == SIZE
+        upload = client.upload(Zeros(SIZE))
+        assert upload.size == SIZE
+        assert len(server.get(f"/uploads/{upload.upload_id}").body) == SIZE
         assert peak(server) - before < SIZE // 4
-        assert (tmp_path / "noonmark.db.uploads/default" / kept.upload_id / "large.bin").stat().st_size == SIZE
+        assert (tmp_path / "noonmark.db.uploads/default" / upload.upload_id / "large.bin").stat().st_size == SIZE
 
 
 def replace_by(kind, path):
@@ -64,8 +64,8 @@ def replace_by(kind, path):
     elif kind == "folder":
         path.mkdir()
     elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as one:
-            one.bind(os.path.relpath(path))
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.bind(os.path.relpath(path))
     elif kind == "link":
         path.symlink_to("/dev/zero")
     else:
@@ -79,10 +79,10 @@ def test_a_replaced_upload_blocks_nothing(tmp_path, monkeypatch):
         (tmp_path / "a.txt").write_text("hello")
         for where in ("a.txt", ".upload.json"):
             for kind in ("pipe", "folder", "socket", "link", "longer"):
-                kept = client.upload(tmp_path / "a.txt")
-                replace_by(kind, folder / kept.upload_id / where)
+                upload = client.upload(tmp_path / "a.txt")
+                replace_by(kind, folder / upload.upload_id / where)
                 for _ in range(10):  # more than there are threads for files
-                    answer = server.get(f"/uploads/{kept.upload_id}")
+                    answer = server.get(f"/uploads/{upload.upload_id}")
                     assert (answer.status, answer.json["code"]) in ((404, "not_found"), (503, "store_unavailable"))
                 assert server.get("/uploads").status == 200
         for where, status in ((".count", 201), (".lock", 503)):
@@ -104,9 +104,9 @@ def test_a_killed_server_leaves_no_partial_upload_and_announces_complete_ones(tm
     asked = ("--upload-dir", str(folder), "--allow-commands", "cat")
     with serving(tmp_path, *asked) as server:
         with Client(server.url) as client:
-            made = client.create(trigger=TRIGGER, target=CAT).schedule_id
-            told = client.upload(Path(__file__), path="/datasets/told.py")
-            eventually(lambda: list(client.occurrences(made, phase="completed")))
+            schedule_id = client.create(trigger=TRIGGER, target=CAT).schedule_id
+            upload = client.upload(Path(__file__), path="/datasets/told.py")
+            eventually(lambda: list(client.occurrences(schedule_id, phase="completed")))
         with (
             closing(sqlite3.connect(tmp_path / "noonmark.db", isolation_level=None)) as store,
             send(server, "half", b"x" * 400_000, 900_000),
@@ -121,11 +121,13 @@ def test_a_killed_server_leaves_no_partial_upload_and_announces_complete_ones(tm
     [stored] = folder.glob("default/*/untold.csv")
     assert sorted(coming(folder), key=len) == [stored.parent.name, next(folder.glob("default/.incoming/*.part")).name]
     # As if it had also been killed just after it told of the first.
-    (folder / "default/.incoming" / told.upload_id).touch()
+    (folder / "default/.incoming" / upload.upload_id).touch()
     with serving(tmp_path, *asked) as server, Client(server.url) as client:
         assert coming(folder) == []
         assert [one.filename for one in client.uploads()] == ["untold.csv", Path(__file__).name]
-        ended = eventually(lambda: len(found := list(client.occurrences(made, phase="completed"))) == 2 and found)
+        ended = eventually(
+            lambda: len(found := list(client.occurrences(schedule_id, phase="completed"))) == 2 and found
+        )
         assert len(list(client.events(event_type="file_uploaded"))) == 2
         said = [str(client.occurrence_runs(one.occurrence_id)[0].result) for one in ended]
         assert sorted(str(stored) in one for one in said) == [False, True]

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.redis.store import RedisStore
 from tests.servers import postgres, redis
-from tests.simulation.running import STEPS, SimulationFailed, simulate
+from tests.simulation.runner import STEPS, SimulationFailed, simulate
 
 
 def seeds_of(text):

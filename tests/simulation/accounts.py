@@ -144,9 +144,9 @@ class Account:
             earlier.stop(now)
         self.rules += [] if rule is None else [rule]
         self.ahead = {time for time in self.ahead if time <= now}
-        for one in entry.rows:
-            if one.last_nominal <= now or not self._counts(one) or one.is_projection:
+        for row in entry.rows:
+            if row.last_nominal <= now or not self._counts(row) or row.is_projection:
                 continue
-            self.is_blurred = self.is_blurred or (one.missed_count > 0 and (rule is None or len(self.rules) > 1))
-            if rule is None or not rule.count(one.nominal - 1, one.nominal):
-                self.ahead.add(one.nominal)
+            self.is_blurred = self.is_blurred or (row.missed_count > 0 and (rule is None or len(self.rules) > 1))
+            if rule is None or not rule.count(row.nominal - 1, row.nominal):
+                self.ahead.add(row.nominal)

@@ -144,9 +144,9 @@ class WatchedStore:
         plans, world = [], self._world
 
         def decided(snapshot, now):
-            made = decide(snapshot, now)
-            plans[:] = [] if made is None else [made]
-            return made
+            decision = decide(snapshot, now)
+            plans[:] = [] if decision is None else [decision]
+            return decision
 
         answer = self._inner.change(uid, decided)
         world.trace.add(world.time, world.actor, "change", answer)

@@ -1,4 +1,4 @@
-"""The checker: it sees every answer of the store, and looks at what was written, after every step."""
+"""The checker: reads every answer of the store, and checks the invariants after every step."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from noonmark.core.reasons import Reason
 from noonmark.ports.records import Admitted
 from noonmark.stores.rules.records import DELIVERING
 from tests.simulation.accounts import Account, Rule
-from tests.simulation.hearing import Hearing
+from tests.simulation.event_outcomes import EventOutcomes
 from tests.simulation.targets import Effect
 from tests.simulation.trace import Violation, short, summary
 
@@ -33,7 +33,7 @@ class Checker:
         self.known = {}
         """Every schedule's rows as they were last seen; what was pruned stays."""
         self.accounts = {}
-        self.hearing = Hearing(self._uow, self.known)
+        self.event_outcomes = EventOutcomes(self._uow, self.known)
         self._fences = {}
         self._accepted = set()
         self._exclusive = set()
@@ -62,7 +62,7 @@ class Checker:
             return
         self._judge(verb, args, answer, before)
         self._look()
-        self.hearing.look()
+        self.event_outcomes.look()
         self._note_pauses()
         if verb == "commit_plans":
             for plan in args[0]:

@@ -1,4 +1,4 @@
-"""Mutants: the rules of the stores with one condition taken out, each of which the simulation has to notice."""
+"""Mutants: the rules of the stores with one condition removed; the simulation must detect each."""
 
 from dataclasses import replace
 

@@ -57,10 +57,10 @@ class SimulatedTarget:
 
     def deliver(self, assignments):
         rng = self._world.rng
-        for one in assignments:
+        for assignment in assignments:
             fate = "completes" if self._world.is_calm else rng.choice(FATES)
             length = 0 if self._world.is_calm else rng.choice(LENGTHS)
-            self._works.append(Work(one, fate, length, listens=rng.random() < 0.7))
+            self._works.append(Work(assignment, fate, length, listens=rng.random() < 0.7))
         self.pump()
 
     def withdraw(self):
@@ -73,46 +73,50 @@ class SimulatedTarget:
         """When, by the machine's own time, something begins or ends."""
         times = []
         for work in self._works:
-            one = work.assignment
-            times += [one.begins] if one.started is None else [one.started + work.length, one.ends_by(one.started)]
+            assignment = work.assignment
+            times += (
+                [assignment.begins]
+                if assignment.started is None
+                else [assignment.started + work.length, assignment.ends_by(assignment.started)]
+            )
         return min((time for time in times if time is not None and time > self._now()), default=None)
 
     def pump(self):
         """Let everything begin and end whose time has come."""
         for work in list(self._works):
-            one, now = work.assignment, self._now()
-            if one.is_closed:
+            assignment, now = work.assignment, self._now()
+            if assignment.is_closed:
                 self._works.remove(work)
                 continue
-            if one.started is None and now >= one.begins:
-                one.started = now
-                self._world.checker.begins(self._machine, one)
-            if one.started is not None and (end := self._end(work, now)) is not None:
-                one.is_closed = True
+            if assignment.started is None and now >= assignment.begins:
+                assignment.started = now
+                self._world.checker.begins(self._machine, assignment)
+            if assignment.started is not None and (end := self._end(work, now)) is not None:
+                assignment.is_closed = True
                 self._works.remove(work)
                 self._world.trace.add(self._world.time, self._machine.name, "work", work.fate)
-                self._report(one, end)
+                self._report(assignment, end)
 
     def _end(self, work, now):
-        one = work.assignment
-        deadline = one.ends_by(one.started)
+        assignment = work.assignment
+        deadline = assignment.ends_by(assignment.started)
         if deadline is not None and now >= deadline:
-            timed_out = one.is_timeout(now)
+            timed_out = assignment.is_timeout(now)
             outcome, reason = (Outcome.TIMED_OUT, None) if timed_out else (Outcome.CANCELLED, Reason.WINDOW_CLOSED)
-            return Delivered(outcome=outcome, started=one.started, ended=now, reason=reason)
-        if one.stop_reason is not None and work.listens:
-            lost = one.stop_reason is Reason.LEASE_LOST
-            outcome, reason = (Outcome.LEASE_LOST, None) if lost else (Outcome.CANCELLED, one.stop_reason)
-            return Delivered(outcome=outcome, started=one.started, ended=now, reason=reason)
+            return Delivered(outcome=outcome, started=assignment.started, ended=now, reason=reason)
+        if assignment.stop_reason is not None and work.listens:
+            lost = assignment.stop_reason is Reason.LEASE_LOST
+            outcome, reason = (Outcome.LEASE_LOST, None) if lost else (Outcome.CANCELLED, assignment.stop_reason)
+            return Delivered(outcome=outcome, started=assignment.started, ended=now, reason=reason)
         is_stuck = work.fate == "hangs" and not self._world.is_calm
-        return None if is_stuck or now < one.started + work.length else self._by_itself(work, now)
+        return None if is_stuck or now < assignment.started + work.length else self._by_itself(work, now)
 
     def _by_itself(self, work, now):
-        one, rng = work.assignment, self._world.rng
+        assignment, rng = work.assignment, self._world.rng
         if work.fate == "is accepted":
-            self._world.handed.append(Handed(one.occurrence, one.schedule))
+            self._world.handed.append(Handed(assignment.occurrence, assignment.schedule))
             deadline = now + rng.choice([1, 30, 600]) * SECOND
-            return Accepted(started=one.started, accepted=now, deadline=deadline)
+            return Accepted(started=assignment.started, accepted=now, deadline=deadline)
         outcomes = {"fails": Outcome.FAILED, "is undeliverable": Outcome.DELIVERY_FAILED}
         outcome = outcomes.get(work.fate, Outcome.COMPLETED)
-        return Delivered(outcome=outcome, started=one.started, ended=now)
+        return Delivered(outcome=outcome, started=assignment.started, ended=now)

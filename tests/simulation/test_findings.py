@@ -1,4 +1,4 @@
-"""What the simulation has found, each as small as it gets."""
+"""Regression tests of what the simulation has found, as small as possible."""
 
 from dataclasses import replace
 
@@ -18,11 +18,11 @@ PRINTER = Concurrency(key="printer")
 
 def lose_a_delivery(bench):
     """A schedule whose event was being delivered when its node was lost; another node has taken it over."""
-    made = bench.create_quiet("uid-1", concurrency=PRINTER)
-    bench.add_event(made, "a")
+    schedule = bench.create_quiet("uid-1", concurrency=PRINTER)
+    bench.add_event(schedule, "a")
     bench.start(bench.claim_one())
     bench.advance(LEASE)
-    return made, bench.claim_one("node-b")
+    return schedule, bench.claim_one("node-b")
 
 
 def pause(bench, made):
@@ -40,10 +40,10 @@ def test_what_a_pause_takes_from_its_node_keeps_no_place_from_other_schedules():
 
 def test_what_is_given_back_during_a_pause_keeps_no_place_from_other_schedules():
     def found(bench):
-        made = bench.create_quiet("uid-1", concurrency=PRINTER)
-        bench.add_event(made, "a")
+        schedule = bench.create_quiet("uid-1", concurrency=PRINTER)
+        bench.add_event(schedule, "a")
         bench.start(bench.claim_one())
-        pause(bench, made)
+        pause(bench, schedule)
         bench.advance(LEASE)
         bench.store.release([hold(bench.claim_one("node-b"))])
         bench.run(bench.create_quiet("uid-2", concurrency=PRINTER), "b")
@@ -71,15 +71,15 @@ class Nothing:
 
 def test_an_orphan_whose_schedule_was_changed_meanwhile_is_given_back():
     def found(bench):
-        made = bench.create_quiet()
-        orphan = bench.add(made, "a")
+        schedule = bench.create_quiet()
+        orphan = bench.add(schedule, "a")
         bench.advance(2 * MINUTE)
 
         class Interrupted(InlineExecutor):
             async def call(self, fn, *args, **kwargs):
                 if fn.__name__ == "admit":
-                    snapshot = bench.snapshot(made)
-                    changed = replace(made.declaration, timeout=MINUTE)
+                    snapshot = bench.snapshot(schedule)
+                    changed = replace(schedule.declaration, timeout=MINUTE)
                     assert bench.commit(edits.edit(snapshot, changed, now=bench.now, lookahead=LOOKAHEAD))
                 return await super().call(fn, *args, **kwargs)
 

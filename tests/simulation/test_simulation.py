@@ -1,4 +1,4 @@
-"""The driver and its ledger under crashes, pauses, errors, wrong clocks and hasty users: what must hold, holds."""
+"""The driver and its ledger under crashes, pauses, errors, wrong clocks and hasty users: the invariants hold."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.redis.store import RedisStore
 from noonmark.stores.rules import plan_writes
 from tests.simulation import mutants
-from tests.simulation.running import SimulationFailed, simulate
+from tests.simulation.runner import SimulationFailed, simulate
 from tests.soak import SCALE
 
 ROOT = Path(__file__).parents[2]
@@ -33,17 +33,17 @@ def play(seeds):
 
 
 @pytest.mark.parametrize("seeds", [QUICK, *(pytest.param(one, marks=pytest.mark.soak) for one in MORE)], ids=repr)
-def test_whatever_happens_the_ledger_holds(seeds):
+def test_the_invariants_of_the_ledger_hold(seeds):
     play(seeds)
 
 
 @pytest.mark.parametrize("seed", [9, 10, 16])
-def test_whatever_happens_postgresql_answers_as_the_memory_store_does(seed, postgres):
+def test_postgresql_answers_as_the_memory_store_does(seed, postgres):
     simulate(seed, SHORT, lambda clock: PostgresStore(f"{postgres.url()}?schema=seed_{next(SCHEMAS)}", clock))
 
 
 @pytest.mark.parametrize("seed", [9, 10])
-def test_whatever_happens_redis_answers_as_the_memory_store_does(seed, redis):
+def test_redis_answers_as_the_memory_store_does(seed, redis):
     simulate(seed, SHORT, lambda clock: RedisStore(redis.url(3, prefix=f"seed_{next(SCHEMAS)}"), clock))
 
 

@@ -1,4 +1,4 @@
-"""The users of a simulation: they create, change, delete and ask, whenever they like, and may be cut off at it."""
+"""The users of a simulation: they create, change, delete and request at random, and may be interrupted."""
 
 from dataclasses import replace
 

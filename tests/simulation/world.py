@@ -1,11 +1,11 @@
-"""The world of a simulation: one thread, virtual time, and a seed that decides what happens next."""
+"""The world of a simulation: one thread, virtual time, and a seed that decides the next event."""
 
 import random
 
 from noonmark.core.instants import SECOND
 from noonmark.ports.runtime import Timing
 from noonmark.stores.memory import MemoryStore
-from tests.conformance.twins import Both
+from tests.conformance.paired_stores import Both
 from tests.simulation.calls import Stage, WatchedStore
 from tests.simulation.checker import Checker
 from tests.simulation.machines import Machine
@@ -189,7 +189,7 @@ class World:
         self._work_off(self._live_occurrences)
         self.checker.check_everything()
         self.checker.check_gaps()
-        self.checker.hearing.check_ends()
+        self.checker.event_outcomes.check_ends()
         for uid, entry in self.uow.entries.items():
             self.trace.add(uid, *(summary(self.uow.occurrence_of(row)) for row in entry.ended.values()))
 

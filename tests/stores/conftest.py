@@ -1,4 +1,4 @@
-"""What the tests of stores share."""
+"""Fixtures of the tests of stores."""
 
 import pytest
 

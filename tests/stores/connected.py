@@ -1,4 +1,4 @@
-"""PostgreSQL stores whose connections a test may count and end."""
+"""PostgreSQL stores whose connections a test can count and end."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""A small store with one of everything, and a node that lives with it for a few minutes after one cell was damaged."""
+"""A small store with one of everything, and a node that runs on it for a few minutes after one cell was damaged."""
 
 import logging
 import re
@@ -84,8 +84,8 @@ def populate(make_store):
         "over": {"trigger": OnceTrigger(from_micros(NOW + MINUTE))},
         "flow": {"trigger": EventTrigger("none"), "target": WorkflowTarget(workflow_id="etl")},
     }.items():
-        made = rig.create(uid, **changes)
-        setattr(rig, uid.replace("-", "_"), made)
+        schedule = rig.create(uid, **changes)
+        setattr(rig, uid.replace("-", "_"), schedule)
     for of, edit in ((rig.paused, edits.pause), (rig.gone, edits.delete)):
         assert store.commit_plans([edit(store.snapshot(of.uid), now=rig.world.now)]) == [True]
     for key in ("a", "b", "c"):

@@ -1,4 +1,4 @@
-"""The statements by which SQL stores set times back do to each row what the rule does."""
+"""Clock repair in SQL changes each row as the rule does."""
 
 from dataclasses import replace
 from itertools import product
@@ -29,8 +29,8 @@ def rows_of(uow, state, schedule):
     made = product((Phase.PENDING, Phase.CLAIMED, Phase.DISPATCHING, Phase.COMPLETED), (TRIGGER, manual), (0, 1))
     for number, ((phase, origin, attempt), due, time) in enumerate(product(made, TIMES, TIMES)):
         asked = origin if origin == TRIGGER else origin(f"key-{number}")
-        one = factories.occurrence(schedule, asked, nominal=NOW + number)
-        row = uow.new_row(replace(one, phase=phase, due=due, attempt=attempt), state)
+        occurrence = factories.occurrence(schedule, asked, nominal=NOW + number)
+        row = uow.new_row(replace(occurrence, phase=phase, due=due, attempt=attempt), state)
         row.ready = row.lease_end = None
         if phase is Phase.PENDING:
             row.ready = time

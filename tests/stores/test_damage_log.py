@@ -1,4 +1,4 @@
-"""What is said of damaged rows: once of each, and how many there are."""
+"""Damaged rows are logged once each, and counted."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Of a damaged budget nothing may be spent until it is set again; a damaged counter is counted again."""
+"""A damaged budget blocks all spending until it is set again; a damaged counter is counted again."""
 
 import sqlite3
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""One damaged cell, in whichever column of whichever table, costs at most the schedule or row that it belongs to."""
+"""One damaged cell, in any column of any table, affects at most the schedule or row that it belongs to."""
 
 import os
 import shutil
@@ -127,12 +127,12 @@ def tried(prepared, path, *damages):
     if damages and not stored:
         return None
     reported = inspected(unsynced(path, lambda: now))
-    told = watch(lambda clock: unsynced(path, clock), now)
+    lines = watch(lambda clock: unsynced(path, clock), now)
     for table, column, found in stored:
         kind = None if found is None else KINDS[table].get(column)
         if kind is not None and kind.problem(found[0]) and (table, column) not in reported:
-            told.failures.append(f"{table}.{column}: the damage is not reported")
-    return told
+            lines.failures.append(f"{table}.{column}: the damage is not reported")
+    return lines
 
 
 def inspected(store):
@@ -153,18 +153,18 @@ def rows(path, table):
     names = dict(connection.execute("SELECT schedule, uid FROM schedule_states").fetchall())
     keys = [column.name for column in metadata.tables[table].primary_key]
     cursor = connection.execute(f"SELECT * FROM {table} ORDER BY {', '.join(keys)}")  # noqa: S608 - likewise
-    found = []
+    collected = []
     for values in cursor.fetchall():
         row = dict(zip([one[0] for one in cursor.description], values, strict=True))
         where = " AND ".join(f"{key} = {row[key]!r}" for key in keys)
         if table in NOBODYS:
-            found.append((where, None))
+            collected.append((where, None))
         elif table == "concurrency_keys":
-            found.append((where, "keyed"))
+            collected.append((where, "keyed"))
         else:
-            found.append((where, names[row["key" if table == "schedules" else "schedule"]]))
+            collected.append((where, names[row["key" if table == "schedules" else "schedule"]]))
     connection.close()
-    return found
+    return collected
 
 
 def cases(path, table):
@@ -186,14 +186,14 @@ def cases(path, table):
 
 def batches(cases):
     """Cases that are tried together first: of rows and schedules that have nothing to do with each other."""
-    made = []
+    collected = []
     for case in cases:
-        fit = [batch for batch in made if len(batch) < AT_ONCE and all(are_apart(case, one) for one in batch)]
+        fit = [batch for batch in collected if len(batch) < AT_ONCE and all(are_apart(case, one) for one in batch)]
         if fit:
             fit[0].append(case)
         else:
-            made.append([case])
-    return made
+            collected.append([case])
+    return collected
 
 
 def are_apart(case, other):

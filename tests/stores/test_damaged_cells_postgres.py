@@ -1,4 +1,4 @@
-"""The same on PostgreSQL, whose columns take values of their types only: broken documents, and numbers too great."""
+"""Damaged cells on PostgreSQL, whose columns are typed: invalid documents, and numbers out of range."""
 
 import pytest
 

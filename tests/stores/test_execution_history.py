@@ -1,4 +1,4 @@
-"""The view for analysts: every run, and every occurrence without one, the same in SQLite and in PostgreSQL."""
+"""The view `execution_history`: every run, and every occurrence without one, the same in SQLite and PostgreSQL."""
 
 import re
 from importlib.resources import files
@@ -43,9 +43,9 @@ def bench(tmp_path):
 
 def query(bench, text):
     with bench.store._connections.reading() as connection:
-        found = connection.execute(text)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        rows = connection.execute(text)
+        names = [column[0] for column in rows.description]
+        return [dict(zip(names, row, strict=True)) for row in rows.fetchall()]
 
 
 def history(bench):
@@ -80,11 +80,11 @@ def text(micros):
 def told(bench, schedules):
     """What the store itself says, as rows of the view."""
     rows = []
-    for one in schedules:
-        runs = bench.store.runs(one.uid)
-        for occurrence in bench.store.occurrences(one.uid):
+    for schedule in schedules:
+        runs = bench.store.runs(schedule.uid)
+        for occurrence in bench.store.occurrences(schedule.uid):
             mine = [run for run in runs if run.occurrence_id == occurrence.id] or [None]
-            rows += [expected(bench, one, occurrence, run) for run in mine]
+            rows += [expected(bench, schedule, occurrence, run) for run in mine]
     return sorted(rows, key=lambda row: (row["occurrence_id"], row["run_id"] or ""))
 
 
@@ -140,8 +140,8 @@ def test_it_says_what_the_store_says(bench):
 
 
 def test_a_start_that_was_committed_early_begins_when_it_is_due(bench):
-    made = bench.create_quiet()
-    bench.add(made, "a", 5_000)
+    schedule = bench.create_quiet()
+    bench.add(schedule, "a", 5_000)
     [claim] = bench.claim(until=NOW + MINUTE)
     bench.start(claim)
     [row] = query(bench, EVERYTHING)
@@ -149,20 +149,20 @@ def test_a_start_that_was_committed_early_begins_when_it_is_due(bench):
 
 
 def test_a_run_that_is_retried_is_shown_beside_those_before_it(bench):
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    assert bench.retry(one, bench.now)
+    schedule = bench.create_quiet()
+    run = bench.run(schedule, "a")
+    assert bench.retry(run, bench.now)
     two = bench.start(bench.claim_one("node-b"))
     assert [(row["run_id"], row["node"], row["ended"]) for row in query(bench, EVERYTHING)] == [
-        (f"{one.id}-{one.fence}", "node-a", NOW),
+        (f"{run.id}-{run.fence}", "node-a", NOW),
         (f"{two.id}-{two.fence}", "node-b", None),
     ]
 
 
 def test_a_run_that_was_told_of_is_told_once(bench):
-    made = bench.create_quiet()
-    one = bench.run(made, "a")
-    told = interim(one, RunInProgress(started=NOW + 3, result={"output": "half way"}), node="node-a")
+    schedule = bench.create_quiet()
+    run = bench.run(schedule, "a")
+    told = interim(run, RunInProgress(started=NOW + 3, result={"output": "half way"}), node="node-a")
     assert bench.store.progress([told]) == [True]
     assert [(row["run_id"], row["started"], row["ended"]) for row in query(bench, EVERYTHING)] == [
         (told.run.id, NOW + 3, None)

@@ -111,8 +111,8 @@ def test_an_interrupt_of_the_thread_that_commits_concerns_that_alone():
     interrupts = iter([KeyboardInterrupt])
 
     def fail(values):
-        for one in interrupts:
-            raise one
+        for interrupt in interrupts:
+            raise interrupt
 
     answers = Ledger(fail).write_all(1, 2, 3)
     assert (type(answers[0]), *answers[1:]) == (KeyboardInterrupt, 20, 30)

@@ -1,4 +1,4 @@
-"""The key of a store itself: whoever asks first, all are told the same, and it outlives them."""
+"""The key of a store: all callers get the same one, and it is durable."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

@@ -1,4 +1,4 @@
-"""The address of a PostgreSQL database: our options are ours, the others PostgreSQL's, and what is secret stays so."""
+"""The URL of a PostgreSQL database: our options, those of PostgreSQL, and no passwords in messages."""
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: so many and no more, replaced when they break, and given up in time."""
+"""The connection pool of PostgreSQL: a fixed size, replaced when broken, with timeouts."""
 
 import asyncio
 import gc

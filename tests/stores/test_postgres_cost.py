@@ -1,4 +1,4 @@
-"""What a PostgreSQL store does costs as much as what is due, whatever is stored: no statement walks a table."""
+"""The cost of a PostgreSQL store follows due work, not stored rows: no statement scans a table."""
 
 # ruff: noqa: S608 - the statements are the test's own
 

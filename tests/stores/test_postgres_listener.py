@@ -1,4 +1,4 @@
-"""News on PostgreSQL: whoever listens is told what others have written, on whichever connection it comes to them."""
+"""Notifications on PostgreSQL: a listener gets those of other processes, over any connection."""
 
 import threading
 
@@ -77,8 +77,8 @@ def test_an_end_that_frees_a_place_is_news_and_any_other_is_not(stores):
     store, other = stores.open(), Bench(stores.open(), HandClock())
     limit = Concurrency(key="press", limit=1)
     schedules = [other.create_quiet(uid, concurrency=limit) for uid in ("uid-1", "uid-2")]
-    for made in schedules:
-        other.add(made, made.uid)
+    for schedule in schedules:
+        other.add(schedule, schedule.uid)
     first, second = other.claim()
     running = other.start(first)
     other.decide(Wait(claim=second, waiting_for=Reason.CONCURRENCY_LIMIT))
@@ -92,7 +92,7 @@ def test_an_end_that_frees_a_place_is_news_and_any_other_is_not(stores):
     assert bell.count == 3
 
 
-def test_stores_in_other_schemas_are_not_heard(stores, postgres, watcher):
+def test_stores_in_other_schemas_are_not_notified(stores, postgres, watcher):
     elsewhere = Stores(postgres, watcher)
     store, other = stores.open(), stores.open()
     bell = listening(store)
@@ -140,7 +140,7 @@ def test_a_server_that_is_away_is_asked_again_until_it_is_there(stores, proxy):
 
 
 @pytest.mark.parametrize("trouble", ["none", "refuse", "black_hole"])
-def test_closing_ends_the_thread_whatever_it_waits_for(stores, proxy, trouble):
+def test_closing_ends_the_thread_at_any_point(stores, proxy, trouble):
     store = stores.open("timeout=600", port=proxy.port)
     listening(store)
     before = proxy.seen["connections"]

@@ -1,4 +1,4 @@
-"""How PostgreSQL finds what it is asked for, before it has ever counted what is in its tables."""
+"""Query plans of PostgreSQL before its first ANALYZE."""
 
 import re
 
@@ -35,8 +35,8 @@ def store(database):
     store = PostgresStore(database.url)
     store.open()
     many = {"trigger": IntervalTrigger(60, start_at=from_micros(NOW)), "horizon": Horizon(occurrences=8)}
-    made = [factories.schedule(f"uid-{n}", **many) for n in range(SCHEDULES)]
-    assert all(store.create([first_plan(one, lookahead=0) for one in made]))
+    schedules = [factories.schedule(f"uid-{n}", **many) for n in range(SCHEDULES)]
+    assert all(store.create([first_plan(one, lookahead=0) for one in schedules]))
     yield store
     store.close()
 
@@ -68,8 +68,8 @@ def test_listeners_are_found_by_what_they_want(database):
     store = PostgresStore(database.url)
     store.open()
     triggers = [EventTrigger("seen", {"customer": f"c-{n}"}) for n in range(SCHEDULES)]
-    made = [factories.schedule(f"uid-{n}", trigger=one) for n, one in enumerate(triggers)]
-    assert all(store.create([first_plan(one, lookahead=0) for one in made]))
+    schedules = [factories.schedule(f"uid-{n}", trigger=one) for n, one in enumerate(triggers)]
+    assert all(store.create([first_plan(one, lookahead=0) for one in schedules]))
     asked = [(n, "acme", "seen", *discriminator(triggers[n].filters), 0) for n in range(9)]
     queries = {
         LISTENERS: ((100, asked), "(narrow_wanted = j.c4) AND (schedule > j.c5)"),
@@ -110,12 +110,12 @@ def test_a_plan_that_was_made_while_the_tables_were_empty_serves_when_they_are_f
     store = PostgresStore(database.url)
     store.open()
     ask(store, "ANALYZE")  # as the server does by itself, now and then
-    made = [factories.schedule(f"uid-{n}") for n in range(2_000)]
-    for one in made[:20]:  # by now the server has settled on a plan for what it is asked again and again
-        assert store.create([first_plan(one, lookahead=0)]) == [True]
-    assert all(store.create([first_plan(one, lookahead=0) for one in made[20:]]))
-    for one in made[:20]:
-        assert store.find(one.owner.tenant, one.schedule_id) is not None
+    schedules = [factories.schedule(f"uid-{n}") for n in range(2_000)]
+    for schedule in schedules[:20]:  # by now the server has settled on a plan for what it is asked again and again
+        assert store.create([first_plan(schedule, lookahead=0)]) == [True]
+    assert all(store.create([first_plan(one, lookahead=0) for one in schedules[20:]]))
+    for schedule in schedules[:20]:
+        assert store.find(schedule.owner.tenant, schedule.schedule_id) is not None
     store.close()
     watcher = PostgresStore(database.url)
     watcher.open()
@@ -155,15 +155,15 @@ class Explained:
 def test_failures_are_found_in_their_index_and_no_more_of_them_are_read_than_a_page(database):
     store = PostgresStore(database.url)
     store.open()
-    made = factories.schedule("uid-1")
-    assert store.create([first_plan(made, lookahead=0)]) == [True]
+    schedule = factories.schedule("uid-1")
+    assert store.create([first_plan(schedule, lookahead=0)]) == [True]
     store._write_unlocked(lambda uow: uow.session.execute(FAILURES))
     wanted = OccurrenceFilter(phases=frozenset({Phase.FAILED}), since=NOW)
 
     def read(uow):
         session = uow.session = Explained(uow.session)
-        first = search.search(uow, made.owner.tenant, wanted, PAGE, None)
-        second = search.search(uow, made.owner.tenant, wanted, PAGE, first.after)
+        first = search.search(uow, schedule.owner.tenant, wanted, PAGE, None)
+        second = search.search(uow, schedule.owner.tenant, wanted, PAGE, first.after)
         uow.session = session.of
         return [len(first.occurrences), len(second.occurrences)], session.steps
 

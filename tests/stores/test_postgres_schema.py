@@ -1,4 +1,4 @@
-"""One schema on PostgreSQL, told in three ways; an older one is brought up to date, a newer or foreign one refused."""
+"""The schema of PostgreSQL, by migrations, tables and `schema.sql`: old ones are upgraded, others refused."""
 
 # ruff: noqa: S608 - the statements are the test's own
 
@@ -131,10 +131,10 @@ def test_an_older_schema_is_brought_up_to_date(postgres, schema, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(bootstrap, "VERSION", VERSION)
         bench = Bench(opened(postgres, schema), HandClock())
-        kept = bench.create()
+        schedule = bench.create()
         bench.store.close()
     bench = Bench(opened(postgres, schema), bench.clock)
-    assert bench.stored(kept).schedule == kept
+    assert bench.stored(schedule).schedule == schedule
     assert postgres.sql(f"SELECT version_num FROM {schema}.alembic_version") == NEXT
     assert postgres.sql(f"SELECT colour FROM {schema}.schedules") == "red"
     bench.store.close()
@@ -247,9 +247,9 @@ def test_a_schema_of_another_program_is_refused(postgres, schema, tables):
 
 def test_schemas_of_one_database_know_nothing_of_each_other(postgres, schema):
     first, second = (Bench(opened(postgres, f"{schema}_{n}"), HandClock()) for n in range(2))
-    kept = first.create()
-    assert second.store.find(kept.owner.tenant, kept.schedule_id) is None
-    assert second.create() == kept
+    schedule = first.create()
+    assert second.store.find(schedule.owner.tenant, schedule.schedule_id) is None
+    assert second.create() == schedule
     for bench in (first, second):
         bench.store.close()
 
@@ -336,9 +336,9 @@ def test_reading_commands_create_no_schema_and_the_doctor_says_that_it_is_missin
         assert refused.code == 6, refused
         assert "does not exist yet" in refused.err
         assert "run `noonmark migrate`" in refused.err
-    told = call("doctor", *store)
-    assert told.code == 1, told
-    assert "schema    problem  there is none yet" in told.out
+    answer = call("doctor", *store)
+    assert answer.code == 1, answer
+    assert "schema    problem  there is none yet" in answer.out
     assert postgres.sql(f"SELECT to_regnamespace('{schema}') IS NULL") == "t"
     assert call("migrate", *store).code == 0
     assert call("schedule", "list", *store).out == "0 schedules\n"

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that is away, comes back, or lets nobody in: what callers are told, and what they are not."""
+"""A PostgreSQL server that is down, restarts, or refuses logins: which errors callers get."""
 
 import socket
 import threading
@@ -37,11 +37,11 @@ def refusal(address):
     """What a caller is told who cannot open a store."""
     with pytest.raises(StoreUnavailable) as refused:
         PostgresStore(address, HandClock()).open()
-    told = str(refused.value)
-    assert told.startswith("cannot connect to the database postgresql://")
-    assert "\n" not in told
-    assert SECRET not in told
-    return told
+    message = str(refused.value)
+    assert message.startswith("cannot connect to the database postgresql://")
+    assert "\n" not in message
+    assert SECRET not in message
+    return message
 
 
 def test_a_caller_with_the_password_is_admitted(server):
@@ -66,16 +66,16 @@ def test_a_refusal_has_its_reason(server, wrong, told):
     assert told in refusal(url(server, **wrong))
 
 
-def test_a_machine_that_nobody_knows_is_named(server):
+def test_an_unknown_host_is_named(server):
     assert "postgresql://nowhere.invalid:5432/postgres" in refusal(url(server, place="nowhere.invalid:5432"))
 
 
 def test_a_name_that_is_never_resolved_is_given_up(server, monkeypatch):
     released = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: released.wait(SOON))
-    told = refusal(url(server, place="slow.invalid:5432", options="timeout=0.5"))
+    error = refusal(url(server, place="slow.invalid:5432", options="timeout=0.5"))
     released.set()
-    assert told.endswith(": the host name was not resolved within 0.25 s")
+    assert error.endswith(": the host name was not resolved within 0.25 s")
 
 
 @pytest.mark.parametrize("way", ["environment", "PGPASSFILE", "passfile"])

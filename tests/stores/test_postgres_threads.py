@@ -1,4 +1,4 @@
-"""Several nodes on one PostgreSQL database: nobody gets what another has, nothing is miscounted, nobody deadlocks."""
+"""Several nodes on one PostgreSQL database: no double claims, no wrong counts, no deadlocks."""
 
 # ruff: noqa: S311 - the chance of a test comes from a seed, so that it can be repeated
 
@@ -128,10 +128,10 @@ def test_no_one_claims_what_another_has_claimed(stores):
 def test_those_who_forget_at_the_same_time_forget_each_thing_once(stores):
     store = stores[0]
     now = store._clock.now
-    made = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen")) for n in range(40)]
-    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+    schedules = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen")) for n in range(40)]
+    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
     for key in range(8):
-        store.add([factories.occurrence(one, manual(f"{key}"), nominal=now) for one in made])
+        store.add([factories.occurrence(one, manual(f"{key}"), nominal=now) for one in schedules])
     for one in ask(store, "SELECT id FROM occurrences"):
         store.cancel(*one)
     store.emit("acme", [Event(event_type="other", emitted=0, event_id=f"{n}") for n in range(200)])
@@ -189,8 +189,8 @@ class Node:
 
     def create(self):
         number = self.chance.randrange(8)
-        made = [self.schedule(tenant, number) for tenant in TENANTS]
-        return any(self.store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+        schedules = [self.schedule(tenant, number) for tenant in TENANTS]
+        return any(self.store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
 
     def schedule(self, tenant, number):
         """The later ones depend on the earlier ones."""
@@ -230,8 +230,8 @@ class Node:
 
     def plan(self):
         found = self.store.plannable(self.now(), 4)
-        made = [plan(one, now=self.now(), lookahead=LOOKAHEAD) for one in found]
-        return any(self.store.commit_plans(made)) if made else False
+        plans = [plan(one, now=self.now(), lookahead=LOOKAHEAD) for one in found]
+        return any(self.store.commit_plans(plans)) if plans else False
 
     def add(self):
         snapshot = self.snapshot()
@@ -332,7 +332,7 @@ VERBS = [
 ]  # fmt: skip
 
 
-def test_whatever_nodes_do_at_once_everything_stays_consistent(stores, database):
+def test_concurrent_nodes_stay_consistent(stores, database):
     nodes = [Node(number, store, store._clock) for number, store in enumerate(stores)]
     for node in nodes * 4:
         node.create()

@@ -1,4 +1,4 @@
-"""What was written lately is found at the end of indexes, however much is stored."""
+"""Recent changes are read from the ends of indexes, at a cost that does not depend on the size of the store."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""A Redis store with one of everything answers as a SQLite store that has lived through the same."""
+"""A Redis store with one of everything answers as a SQLite store with the same history."""
 
 import pytest
 

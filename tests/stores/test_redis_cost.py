@@ -1,5 +1,4 @@
-"""What a Redis store does costs as much as what is asked for: as many round trips for many as for few, and nothing is
-read that is only stored."""
+"""The cost of a Redis store: as many round trips for many records as for few, and no table is scanned."""
 
 from contextlib import contextmanager
 
@@ -63,19 +62,19 @@ class Meter:
 @pytest.fixture
 def make_bench(redis, monkeypatch):
     """Makes a store that is empty, and measures it."""
-    made = []
+    collected = []
 
     def make():
         redis.run("FLUSHDB", database=DATABASE)
         clock, meter = HandClock(), Meter(redis)
         store = RedisStore(redis.url(DATABASE), clock)
-        made.append(store)
+        collected.append(store)
         store.open()
         meter.watch(monkeypatch)
         return Bench(store, clock), meter
 
     yield make
-    for store in made:
+    for store in collected:
         store.close()
 
 

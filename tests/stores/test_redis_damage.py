@@ -1,4 +1,4 @@
-"""One damaged record of Redis, or one cell of it, costs at most the schedule or record that it belongs to."""
+"""One damaged record of Redis, or one cell of it, affects at most the schedule or record that it belongs to."""
 
 import json
 import os
@@ -42,7 +42,7 @@ class Populated:
 
     def records(self, name):
         """The records of a table: the field of each, and whose it is."""
-        found = []
+        collected = []
         for field, values in self._stored(TABLES[name]):
             row = TABLES[name].named(values)
             owner = None
@@ -50,8 +50,8 @@ class Populated:
                 owner = "keyed"
             elif name not in NOBODYS:
                 owner = self._uids[row["key" if name == "schedules" else "schedule"]]
-            found.append((field, owner))
-        return found
+            collected.append((field, owner))
+        return collected
 
     def tried(self, *damages):
         """What becomes of a copy in which records and cells are damaged."""
@@ -65,12 +65,12 @@ class Populated:
         store = RedisStore(self._server.url(DAMAGED), lambda: self.now)
         reported = {(one.table, one.column) for one in store.inspect(limit=10_000).damaged}
         store.close()
-        told = watch(lambda clock: RedisStore(self._server.url(DAMAGED), clock), self.now)
+        lines = watch(lambda clock: RedisStore(self._server.url(DAMAGED), clock), self.now)
         for table, column, _, value in damages:
             kind = KINDS[table].get(column)
             if (table, column) not in reported and (column == RECORD or (kind is not None and kind.problem(value))):
-                told.failures.append(f"{table}.{column}: the damage is not reported")
-        return told
+                lines.failures.append(f"{table}.{column}: the damage is not reported")
+        return lines
 
     def _damage(self, table, column, field, value):
         with self._server.client(DAMAGED) as client:
@@ -99,14 +99,14 @@ def undamaged(populated):
 def cases(populated, tables):
     """Every record and cell that is damaged, and how."""
     for table in tables:
-        found = populated.records(table)
-        assert found, f"there is no record in {table}"
-        for place, (field, owner) in enumerate(found):
-            if EVERY or place == len(table) % len(found):
+        records = populated.records(table)
+        assert records, f"there is no record in {table}"
+        for place, (field, owner) in enumerate(records):
+            if EVERY or place == len(table) % len(records):
                 yield table, RECORD, field, owner, GARBAGE
         for place, column in enumerate(KINDS[table] if EVERY else ()):
             for name, value in JSON_VALUES.items():
-                yield table, column, *found[(place + len(name)) % len(found)], value
+                yield table, column, *records[(place + len(name)) % len(records)], value
 
 
 def test_an_undamaged_store_works(undamaged):
@@ -131,7 +131,7 @@ def test_a_damaged_record_costs_at_most_its_own_schedule(populated, undamaged, t
     assert not wrong, "\n".join(f"{one}: {problems}" for one, problems in wrong.items())
 
 
-def test_an_index_entry_of_a_record_that_is_gone_stands_in_nobodys_way(redis):
+def test_an_index_entry_of_a_record_that_is_gone_does_no_harm(redis):
     redis.run("FLUSHDB", database=DAMAGED)
     clock = HandClock()
     store = RedisStore(redis.url(DAMAGED), clock)

@@ -1,4 +1,4 @@
-"""A fork and Redis: parent and child each have connections of their own, and neither touches the other's."""
+"""Forks and Redis: parent and child have their own connections."""
 
 import os
 import subprocess

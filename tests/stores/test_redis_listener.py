@@ -1,4 +1,4 @@
-"""Notifications on Redis: a node hears what others have written, on whichever connection."""
+"""Notifications on Redis: a node gets those of other processes, over any connection."""
 
 from contextlib import closing
 
@@ -39,14 +39,14 @@ class Node:
 
 @pytest.fixture
 def nodes(redis, redis_url):
-    made = []
+    collected = []
 
     def make(url=redis_url):
-        made.append(Node(url))
-        return made[-1]
+        collected.append(Node(url))
+        return collected[-1]
 
     yield make
-    for node in made:
+    for node in collected:
         node.close()
     assert not listeners()
 
@@ -57,7 +57,7 @@ def proxy(redis):
         yield made
 
 
-def test_writes_of_others_are_heard_and_own_ones_are_not(nodes):
+def test_writes_of_others_notify_and_own_ones_do_not(nodes):
     node, other = nodes(), nodes()
     bell = node.listening()
     for _ in range(3):
@@ -67,7 +67,7 @@ def test_writes_of_others_are_heard_and_own_ones_are_not(nodes):
     assert bell.count == 2
 
 
-def test_stores_with_another_prefix_are_not_heard(nodes, redis_url):
+def test_stores_with_another_prefix_are_not_notified(nodes, redis_url):
     node, other, elsewhere = nodes(), nodes(), nodes(f"{redis_url}?prefix=noonmark2")
     bell = node.listening()
     elsewhere.write()
@@ -118,7 +118,7 @@ def test_quiet_connection_stays(nodes, redis, proxy, monkeypatch):
 
 
 @pytest.mark.parametrize("trouble", ["none", "refuse", "black_hole"])
-def test_closing_ends_the_thread_whatever_it_waits_for(nodes, redis, proxy, trouble):
+def test_closing_ends_the_thread_at_any_point(nodes, redis, proxy, trouble):
     node = nodes(redis.url(port=proxy.port, timeout=600))
     node.listening()
     before = proxy.seen["connections"]

@@ -1,4 +1,4 @@
-"""A Redis server that loses the store, that is full, or that refuses a part of a commit."""
+"""A Redis server that loses its data, is full, or refuses a part of a commit."""
 
 from contextlib import closing
 
@@ -94,8 +94,8 @@ def test_schedules_of_a_lost_store_are_not_taken_for_those_that_have_their_numbe
     [lost] = store.schedules("acme", limit=5)
     redis.empty()
     open_store().create([first_plan(factories.schedule("found-0", schedule_id="found"), lookahead=LOOKAHEAD)])
-    [found] = store.schedules("acme", limit=5)
-    assert (lost.schedule.uid, found.schedule.uid, found.schedule.schedule_id) == ("lost-0", "found-0", "found")
+    [schedule] = store.schedules("acme", limit=5)
+    assert (lost.schedule.uid, schedule.schedule.uid, schedule.schedule.schedule_id) == ("lost-0", "found-0", "found")
 
 
 def test_full_server_refuses_what_adds_and_takes_what_deletes(redis, open_store):

@@ -58,8 +58,8 @@ def refused(*parts):
     ],
 )
 def test_servers_that_would_lose_data_are_refused(facts, reason):
-    found = refusal(ServerFacts(**{**SAFE, **facts}), is_volatile=False)
-    assert found == reason if reason is None else reason in found
+    error = refusal(ServerFacts(**{**SAFE, **facts}), is_volatile=False)
+    assert error == reason if reason is None else reason in error
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_servers_that_would_lose_data_are_refused(facts, reason):
     ],
 )
 def test_volatile_accepts_losses_and_nothing_else(facts, reason):
-    found = refusal(ServerFacts(**{**SAFE, **facts}), is_volatile=True)
-    assert found == reason if reason is None else reason in found
+    error = refusal(ServerFacts(**{**SAFE, **facts}), is_volatile=True)
+    assert error == reason if reason is None else reason in error
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ def test_a_damaged_record_is_left_out_and_reported(begin, redis):
     assert "Expecting value" in problem
 
 
-def test_ranges_are_those_of_a_sorted_list_whatever_is_changed(begin):
+def test_ranges_are_those_of_a_sorted_list_after_any_change(begin):
     numbers, known = count(), {}
 
     def pick(*choices):
@@ -190,8 +190,8 @@ def check(people, known, pick):
     assert found == expected[:limit]
     assert people.count("by_age", [team], after=(low,), until=(high,)) == len(within)
     assert people.count("adults") == sum(one[3] is not None and one[3] >= 18 for one in known.values())
-    for one in known.values():
-        assert people.look_up("by_name", one[2]) == one
+    for value in known.values():
+        assert people.look_up("by_name", value[2]) == value
 
 
 def _place(age):

@@ -29,11 +29,11 @@ def add_one(uow):
 @pytest.fixture
 def nodes(redis_url):
     """Three stores, as nodes have them."""
-    made = [RedisStore(redis_url) for _ in range(3)]
-    for store in made:
+    stores = [RedisStore(redis_url) for _ in range(3)]
+    for store in stores:
         store.open()
-    yield made
-    for store in made:
+    yield stores
+    for store in stores:
         store.close()
 
 

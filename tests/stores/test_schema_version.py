@@ -1,4 +1,4 @@
-"""A table of versions that cannot be: every door says so in a sentence, and nothing is written."""
+"""An impossible version table: every command reports it in a sentence, and nothing is written."""
 
 import sqlite3
 from contextlib import closing
@@ -141,15 +141,15 @@ def test_a_damaged_version_of_a_file_is_refused(tmp_path, damage, fault):
     place.open()
     place.run(damage)
     before = place.content()
-    said = refusal(place.open)
-    assert said.startswith(f"{place.shown} is damaged: {fault}"), said
-    assert said.endswith(WAY_OUT)
-    assert refusal(lambda: Scheduler(place.url).list_jobs()) == said
+    error = refusal(place.open)
+    assert error.startswith(f"{place.shown} is damaged: {fault}"), error
+    assert error.endswith(WAY_OUT)
+    assert refusal(lambda: Scheduler(place.url).list_jobs()) == error
     for command in (["migrate"], ["schedule", "list"]):
-        told = call(*command, "--store", place.url)
-        assert (told.code, told.errors) == (6, [said])
-    told = call("backup", tmp_path / "copy.db", "--store", place.url)
-    assert (told.code, told.errors) == (6, [said])
+        answer = call(*command, "--store", place.url)
+        assert (answer.code, answer.errors) == (6, [error])
+    answer = call("backup", tmp_path / "copy.db", "--store", place.url)
+    assert (answer.code, answer.errors) == (6, [error])
     assert place.content() == before
 
 
@@ -158,9 +158,9 @@ def test_a_damaged_version_is_replaced_by_a_backup_on_request(tmp_path):
     place.open()
     assert call("backup", copy, "--store", place.url).code == 0
     place.run("DELETE FROM alembic_version")
-    told = call("restore", copy, "--store", place.url)
-    assert told.code == 4
-    assert told.errors[0].endswith("; --force replaces what it holds")
+    answer = call("restore", copy, "--store", place.url)
+    assert answer.code == 4
+    assert answer.errors[0].endswith("; --force replaces what it holds")
     assert call("restore", copy, "--store", place.url, "--force").code == 0
     place.open()
 
@@ -171,12 +171,12 @@ def test_damaged_versions_of_a_schema_on_a_server_are_refused(database):
         place.open()
         place.run(damage)
         before = place.content()
-        said = refusal(place.open)
-        assert said.startswith(place.shown), said
-        assert f" is damaged: {fault}" in said
-        assert said.endswith(WAY_OUT)
-        told = call("migrate", "--store", place.url)
-        assert (told.code, told.errors) == (6, [said])
+        error = refusal(place.open)
+        assert error.startswith(place.shown), error
+        assert f" is damaged: {fault}" in error
+        assert error.endswith(WAY_OUT)
+        answer = call("migrate", "--store", place.url)
+        assert (answer.code, answer.errors) == (6, [error])
         assert place.content() == before
         database.sql("DROP SCHEMA noonmark CASCADE")
 
@@ -187,10 +187,10 @@ def test_a_version_that_the_schema_does_not_have_is_refused_and_nothing_is_writt
         place.open()
         place.run(f"UPDATE alembic_version SET version_num = '{version}'")  # noqa: S608
         before = place.content()
-        said = refusal(place.open)
-        assert said.startswith(place.shown)
-        assert "could not be brought up to date, and is as it was: " in said
-        assert said.endswith("not of the version that its table alembic_version says, restore it from a backup")
+        error = refusal(place.open)
+        assert error.startswith(place.shown)
+        assert "could not be brought up to date, and was left unchanged: " in error
+        assert error.endswith("not of the version that its table alembic_version says, restore it from a backup")
         assert place.content() == before
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a SQLite file: nobody writes meanwhile, and the file is current unless a reader holds the log."""
+"""Checkpoints of a SQLite file: no write happens meanwhile, and the file is current unless a reader holds the log."""
 
 import logging
 import shutil
@@ -222,8 +222,8 @@ def test_a_checkpoint_that_fails_fails_no_commit(small_log, store, monkeypatch, 
 
 
 def test_a_backup_takes_its_connection_from_the_store(monkeypatch, store, path, clock, tmp_path):
-    made = []
+    collected = []
     connect = connections.Connections.connect
-    monkeypatch.setattr(connections.Connections, "connect", lambda self: made.append(self.path) or connect(self))
+    monkeypatch.setattr(connections.Connections, "connect", lambda self: collected.append(self.path) or connect(self))
     backup.back_up(str(path), tmp_path / "copy.db", overwrite=False, now=clock)
-    assert made == [str(path)]
+    assert collected == [str(path)]

@@ -1,4 +1,4 @@
-"""The connections of a SQLite store: what is committed stays, what is undone leaves nothing, and readers only read."""
+"""The connections of a SQLite store: commits are durable, rollbacks leave nothing, and readers only read."""
 
 import sqlite3
 from dataclasses import replace
@@ -104,9 +104,9 @@ def test_an_edit_that_could_not_be_written_is_forgotten(path):
 
 def test_a_forgotten_occurrence_leaves_nothing_in_the_file(path):
     bench = opened(path)
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     for key in ("a", "b"):
-        assert bench.settle(bench.run(made, key))
+        assert bench.settle(bench.run(schedule, key))
     assert bench.store.prune(before=bench.now + 1, keep=0, limit=9) == 2
     with bench.store._connections.reading() as reader:
         for table in ("occurrences", "runs"):

@@ -1,4 +1,4 @@
-"""What a SQLite store does costs as much as what is due, whatever is stored: no statement walks a table."""
+"""The cost of a SQLite store follows due work, not stored rows: no statement scans a table."""
 
 import sqlite3
 from contextlib import closing
@@ -57,8 +57,8 @@ def traced(tmp_path):
 
 def a_day_of_work(bench):
     store = bench.store
-    made = [factories.schedule(f"uid-{n}", name=f"name-{n}") for n in range(20)]
-    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+    schedules = [factories.schedule(f"uid-{n}", name=f"name-{n}") for n in range(20)]
+    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
     bench.advance(MINUTE)
     claims = bench.claim(limit=10) + bench.claim(limit=3, shares=Shares(each=3)) + bench.claim()
     assert len(claims) == 20
@@ -97,7 +97,7 @@ def a_day_of_work(bench):
     store.workload(now=bench.now, limit=9, tenant="acme")
     store.prune(before=bench.now - SECOND, keep=100, limit=10)
     skipped = [
-        factories.occurrence(made[0], manual(f"{n}"), nominal=n, phase=Phase.SKIPPED, reason=Reason.PAUSED)
+        factories.occurrence(schedules[0], manual(f"{n}"), nominal=n, phase=Phase.SKIPPED, reason=Reason.PAUSED)
         for n in range(40)
     ]
     assert all(store.add(skipped))
@@ -126,8 +126,8 @@ def a_day_of_waiting(bench):
 def a_day_of_limits(bench):
     """Two of each three wait for a place under a key, or for the slot of their schedule."""
     store, one_at_a_time = bench.store, {"concurrency": Concurrency(key="db", limit=1)}
-    made = [bench.create_quiet(f"uid-{n}", **(one_at_a_time if n % 2 else {})) for n in range(6)]
-    for one in made:
+    schedules = [bench.create_quiet(f"uid-{n}", **(one_at_a_time if n % 2 else {})) for n in range(6)]
+    for one in schedules:
         assert all(store.add([factories.occurrence(one, manual(key), nominal=bench.now) for key in "abc"]))
     claims = bench.claim()
     answers = store.admit([start(claim) for claim in claims], now=bench.now, lease=LEASE)
@@ -150,9 +150,9 @@ def a_day_of_limits(bench):
     bench.start(bench.claim()[0])
     bench.advance(2 * LEASE)
     assert bench.claim("node-b", limit=2)
-    store.commit_plans([edits.pause(bench.snapshot(made[1]), now=bench.now)])
-    store.commit_plans([edits.resume(bench.snapshot(made[1]), now=bench.now, lookahead=LOOKAHEAD)])
-    store.commit_plans([edits.delete(bench.snapshot(made[2]), now=bench.now)])
+    store.commit_plans([edits.pause(bench.snapshot(schedules[1]), now=bench.now)])
+    store.commit_plans([edits.resume(bench.snapshot(schedules[1]), now=bench.now, lookahead=LOOKAHEAD)])
+    store.commit_plans([edits.delete(bench.snapshot(schedules[2]), now=bench.now)])
 
 
 def _tell_of_everything(bench, made):
@@ -201,9 +201,9 @@ def a_day_of_events(bench):
 def a_day_of_questions(bench):
     """Everything that callers ask, in pages, and what is noted of them."""
     store = bench.store
-    made = [factories.schedule(f"uid-{n}", name=f"name-{n}", labels={"n": f"{n % 2}"}) for n in range(20)]
-    plans = [first_plan(one, lookahead=LOOKAHEAD) for one in made]
-    note = AuditEntry(at=bench.now, caller="ada", operation="create", schedule_id=made[0].schedule_id)
+    schedules = [factories.schedule(f"uid-{n}", name=f"name-{n}", labels={"n": f"{n % 2}"}) for n in range(20)]
+    plans = [first_plan(one, lookahead=LOOKAHEAD) for one in schedules]
+    note = AuditEntry(at=bench.now, caller="ada", operation="create", schedule_id=schedules[0].schedule_id)
     assert all(store.create([replace(one, note=note) for one in plans]))
     every = {"user": "ada", "phases": frozenset(SchedulePhase), "kinds": frozenset({"interval"}), "text": "NAME"}
     every |= {"target": ROUTE, "labels": {"n": "1"}}
@@ -232,7 +232,7 @@ def a_day_of_questions(bench):
     store.add_audit_entries("acme", [note])
     [newest] = store.audit_entries("acme", 1)
     assert len(store.audit_entries("acme", 3, before=newest.key)) == 3
-    assert len(store.audit_entries("acme", 3, before=newest.key, schedule_id=made[0].schedule_id)) == 3
+    assert len(store.audit_entries("acme", 3, before=newest.key, schedule_id=schedules[0].schedule_id)) == 3
     assert store.prune_audit_entries(before=bench.now, limit=5) == 5
     for now in (0, 2):
         assert store.claim_key("acme", "key", "body", now=now, lifetime=1).created == now
@@ -289,8 +289,8 @@ def test_a_share_costs_as_much_as_the_owners_who_have_something_due(tmp_path):
         store.open()
         bench = Bench(store, clock)
         for user, count, after in (("ada", many, 0), ("bob", 1, SECOND)):
-            made = bench.create_quiet(user, owner=Owner(tenant="acme", user=user))
-            rows = [factories.occurrence(made, manual(str(n)), nominal=NOW + after) for n in range(count)]
+            schedule = bench.create_quiet(user, owner=Owner(tenant="acme", user=user))
+            rows = [factories.occurrence(schedule, manual(str(n)), nominal=NOW + after) for n in range(count)]
             assert all(store.add(rows))
         later = [
             factories.schedule(f"uid-{n}", owner=Owner(tenant="acme", user=f"user-{n}"), created=NOW + MINUTE)
@@ -318,9 +318,11 @@ def test_a_halt_costs_a_start_nothing_that_grows_with_the_schedules(tmp_path):
             store = SqliteStore(tmp_path / f"{len(costs)}-{halt}.db", clock)
             store.open()
             bench = Bench(store, clock)
-            made = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen"), created=NOW) for n in range(count)]
-            assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
-            assert all(store.add([factories.occurrence(one, manual("a"), nominal=NOW) for one in made]))
+            schedules = [
+                factories.schedule(f"uid-{n}", trigger=EventTrigger("seen"), created=NOW) for n in range(count)
+            ]
+            assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
+            assert all(store.add([factories.occurrence(one, manual("a"), nominal=NOW) for one in schedules]))
             if is_halted:
                 assert store.set_halt(Halt(halt_id="h", tenant="acme", at=NOW, by="ada", **halt), most=1) == 0
             claims = bench.claim(limit=50)
@@ -345,8 +347,8 @@ def test_an_event_costs_as_much_as_those_who_want_its_values(tmp_path):
         store = SqliteStore(tmp_path / f"{many}.db", HandClock())
         store.open()
         wants = [{"customer": f"c-{n}", "kind": f"k-{n % 3}"} for n in range(many)]
-        made = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen", one)) for n, one in enumerate(wants)]
-        assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+        schedules = [factories.schedule(f"uid-{n}", trigger=EventTrigger("seen", one)) for n, one in enumerate(wants)]
+        assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
         events = [Event(event_type="seen", emitted=0, event_id=f"e{n}", payload=wants[n]) for n in range(20)]
         assert all(store.emit("acme", events))
         steps = []
@@ -387,8 +389,8 @@ def test_a_page_costs_as_much_as_the_page(tmp_path, verb):
         store = SqliteStore(tmp_path / f"{many}.db", clock)
         store.open()
         bench = Bench(store, clock)
-        made = bench.create_quiet(overlap_policy=overlap.Allow())
-        rows = [factories.occurrence(made, manual(f"{n}"), nominal=NOW + n) for n in range(many)]
+        schedule = bench.create_quiet(overlap_policy=overlap.Allow())
+        rows = [factories.occurrence(schedule, manual(f"{n}"), nominal=NOW + n) for n in range(many)]
         assert all(store.add(rows))
         bench.advance(many)
         claims = bench.claim(limit=many)
@@ -403,9 +405,9 @@ def test_a_page_costs_as_much_as_the_page(tmp_path, verb):
         steps = []
         with store._connections.reading() as reader:
             reader.set_progress_handler(lambda steps=steps: steps.append(1), 10)
-        [*_, last] = page = getattr(store, verb)(made.uid, 10)
+        [*_, last] = page = getattr(store, verb)(schedule.uid, 10)
         place = (last.started, last.id) if verb == "runs" else (last.nominal, last.id)
-        page += getattr(store, verb)(made.uid, 10, before=place)
+        page += getattr(store, verb)(schedule.uid, 10, before=place)
         assert len({one.id for one in page}) == 20
         costs.append(len(steps))
         store.close()
@@ -419,8 +421,8 @@ def test_failures_cost_as_much_as_the_failures(tmp_path):
         store = SqliteStore(tmp_path / f"{many}.db", clock)
         store.open()
         bench = Bench(store, clock)
-        made = bench.create_quiet(overlap_policy=overlap.Allow())
-        rows = [factories.occurrence(made, manual(f"{n}"), nominal=NOW + n) for n in range(many)]
+        schedule = bench.create_quiet(overlap_policy=overlap.Allow())
+        rows = [factories.occurrence(schedule, manual(f"{n}"), nominal=NOW + n) for n in range(many)]
         assert all(store.add(rows))
         bench.advance(many)
         starts = [replace(start(claim), takes_slot=False) for claim in bench.claim(limit=many)]
@@ -440,8 +442,8 @@ def test_failures_cost_as_much_as_the_failures(tmp_path):
 def test_a_list_reads_no_other_schedules_than_those_on_the_page(tmp_path):
     store = SqliteStore(tmp_path / "noonmark.db", HandClock())
     store.open()
-    made = [factories.schedule(f"uid-{n}", created=NOW + n, labels={"n": f"{n % 50}"}) for n in range(500)]
-    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in made]))
+    schedules = [factories.schedule(f"uid-{n}", created=NOW + n, labels={"n": f"{n % 50}"}) for n in range(500)]
+    assert all(store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
     store._schedule_cache.forget()
     wanted = ScheduleFilter(labels={"n": "7"}, phases=frozenset({SchedulePhase.ACTIVE}), text="uid")
     assert [one.schedule.uid for one in store.schedules("acme", limit=2, wanted=wanted)] == ["uid-7", "uid-57"]

@@ -1,4 +1,4 @@
-"""A record that cannot be read faults itself, and nothing beside it."""
+"""A record that cannot be read affects nothing but itself."""
 
 import sqlite3
 from dataclasses import replace
@@ -36,9 +36,9 @@ def damage(bench, sql):
 
 
 def test_an_occurrence_with_an_unreadable_payload_ends(bench):
-    made = bench.create_quiet()
-    broken = bench.add(made, "broken", payload={"a": 1})
-    sound = bench.add(made, "sound", payload={"b": 2})
+    schedule = bench.create_quiet()
+    broken = bench.add(schedule, "broken", payload={"a": 1})
+    sound = bench.add(schedule, "sound", payload={"b": 2})
     damage(bench, f"UPDATE occurrences SET payload = '{{\"a' WHERE id = '{broken.id}'")  # noqa: S608 - a test's own text
     [claim] = bench.claim()
     assert claim.occurrence.id == sound.id
@@ -46,9 +46,9 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     assert (row.phase, row.reason, row.payload) == (Phase.DELIVERY_FAILED, Reason.UNREADABLE, None)
     assert "payload is not JSON" in row.detail
     assert bench.settle(bench.start(claim))
-    counters = bench.stored(made).counters
+    counters = bench.stored(schedule).counters
     assert (counters.total, counters.failed, counters.successful) == (2, 1, 1)
-    assert len(bench.store.occurrences(made.uid)) == 2
+    assert len(bench.store.occurrences(schedule.uid)) == 2
 
 
 @pytest.mark.parametrize("value", ["'garbage'", "x'00ff'", "1e300"])
@@ -57,9 +57,9 @@ def test_an_occurrence_with_an_unreadable_payload_ends(bench):
     ["nominal", "due", "first_due", "attempt", "fence", "losses", "missed_count", "revision", "origin", "stop"],
 )
 def test_an_occurrence_with_a_value_of_the_wrong_kind_does_not_block_the_others(bench, column, value):
-    made = bench.create_quiet()
-    broken = bench.add(made, "broken")
-    sound = bench.add(made, "sound")
+    schedule = bench.create_quiet()
+    broken = bench.add(schedule, "broken")
+    sound = bench.add(schedule, "sound")
     damage(bench, f"UPDATE occurrences SET {column} = {value} WHERE id = '{broken.id}'")  # noqa: S608 - a test's own text
     claims = bench.claim()
     assert [claim.occurrence.id for claim in claims] == [sound.id]
@@ -70,9 +70,9 @@ def test_an_occurrence_with_a_value_of_the_wrong_kind_does_not_block_the_others(
 
 
 def test_a_second_holder_of_the_slot_is_refused_by_the_schema(bench):
-    made = bench.create_quiet()
-    holder = bench.run(made, "holder")
-    other = bench.add(made, "other")
+    schedule = bench.create_quiet()
+    holder = bench.run(schedule, "holder")
+    other = bench.add(schedule, "other")
     with pytest.raises(sqlite3.IntegrityError, match="UNIQUE constraint failed"):
         damage(bench, f"UPDATE occurrences SET holds_slot = 1 WHERE id = '{other.id}'")  # noqa: S608 - likewise
     assert bench.settle(holder)
@@ -121,17 +121,17 @@ def test_a_schedule_that_cannot_be_read_is_planned_no_more(bench, column):
 
 
 def test_a_schedule_that_was_mended_is_planned_again_after_an_edit(bench):
-    made = bench.create()
+    schedule = bench.create()
     damage(bench, "ALTER TABLE schedules ADD COLUMN sound")
     damage(bench, "UPDATE schedules SET sound = terms_document, terms_document = '[1'")
     bench.advance(MINUTE)
     assert bench.store.plannable(bench.now, 9) == []
     damage(bench, "UPDATE schedules SET terms_document = sound")
     assert bench.store.plannable(bench.now, 9) == []
-    renamed = replace(made.declaration, name="Mended")
-    assert bench.commit(edits.edit(bench.snapshot(made), renamed, now=bench.now, lookahead=LOOKAHEAD))
+    renamed = replace(schedule.declaration, name="Mended")
+    assert bench.commit(edits.edit(bench.snapshot(schedule), renamed, now=bench.now, lookahead=LOOKAHEAD))
     bench.advance(MINUTE)
-    assert [one.schedule.uid for one in bench.store.plannable(bench.now, 9)] == [made.uid]
+    assert [one.schedule.uid for one in bench.store.plannable(bench.now, 9)] == [schedule.uid]
 
 
 def test_a_reason_that_is_none_ends_the_occurrence(bench):
@@ -142,18 +142,18 @@ def test_a_reason_that_is_none_ends_the_occurrence(bench):
 
 
 def test_an_undone_transaction_leaves_no_trace(bench):
-    made = bench.create_quiet()
-    one = bench.add(made, "a")
+    schedule = bench.create_quiet()
+    occurrence = bench.add(schedule, "a")
 
     def half_done(uow):
-        uow.row(one.id).due = 7
-        uow.changed(uow.row(one.id))
+        uow.row(occurrence.id).due = 7
+        uow.changed(uow.row(occurrence.id))
         uow.write()
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
         bench.store._write_unlocked(half_done)
-    assert bench.row(one).due == one.due
+    assert bench.row(occurrence).due == occurrence.due
 
 
 def test_a_list_passes_over_a_schedule_that_cannot_be_read(bench):
@@ -185,8 +185,8 @@ def test_an_event_that_cannot_be_read_is_passed_over(bench, damaged):
     assert [bool(one.problem) for one in audiences] == [False, True, False]
     assert all(bench.store.commit_reactions([Reaction(audience=one) for one in audiences]))
     assert bench.store.unmatched(9) == []
-    told = bench.store.events("acme", 9)
-    assert [one.event_id for one in told] == ["b", "broken", "a"]
+    events = bench.store.events("acme", 9)
+    assert [one.event_id for one in events] == ["b", "broken", "a"]
 
 
 def test_an_event_without_a_moment_is_never_found(bench):
@@ -199,7 +199,7 @@ def test_an_event_without_a_moment_is_never_found(bench):
 
 
 @pytest.mark.parametrize("damaged", ["'[1'", "'{}'", "7", "x'ff'"])
-def test_an_event_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
+def test_an_event_of_unknown_cause_begins_a_chain(bench, damaged):
     told = Event(event_type="seen", emitted=0, event_id="a", behind=Chain(3))
     assert bench.store.emit("acme", [told]) == [True]
     damage(bench, f"UPDATE events SET behind = {damaged}")  # noqa: S608 - a test's own text
@@ -218,7 +218,7 @@ def test_a_listener_that_cannot_be_read_keeps_no_event_from_the_others(bench):
 
 
 @pytest.mark.parametrize("damaged", ["[1", "{}", '{"depth": "1"}'])
-def test_what_follows_an_end_of_which_nobody_can_say_what_led_to_it_begins_a_chain(bench, damaged):
+def test_what_follows_an_end_of_unknown_cause_begins_a_chain(bench, damaged):
     up = bench.create_quiet("up")
     down = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id=up.schedule_id),))
     cause = {"event_id": "evt1_x", "event_type": "x", "source": "schedule:first", "payload": None}
@@ -226,12 +226,12 @@ def test_what_follows_an_end_of_which_nobody_can_say_what_led_to_it_begins_a_cha
     assert bench.settle(bench.start(bench.claim_one()))
     assert bench.snapshot(down).upstreams.each[0].leads.depth == 1
     damage(bench, f"UPDATE schedule_states SET leads = '{damaged}'")  # noqa: S608 - a test's own text
-    made = plan(bench.snapshot(down), now=bench.now, lookahead=LOOKAHEAD)
-    assert [chain_behind(one) for one in made.planned] == [Chain()]
-    assert bench.commit(made)
+    planned = plan(bench.snapshot(down), now=bench.now, lookahead=LOOKAHEAD)
+    assert [chain_behind(one) for one in planned.planned] == [Chain()]
+    assert bench.commit(planned)
 
 
-def test_an_end_that_cannot_be_read_leads_on_all_the_same(bench):
+def test_an_end_that_cannot_be_read_leads_on_anyway(bench):
     up = bench.create_quiet("up")
     down = bench.create("down", trigger=None, depends_on=(Dependency(schedule_id=up.schedule_id),))
     bench.add(up, "a", payload={"a": 1})
@@ -250,7 +250,7 @@ def test_events_that_somebody_removed_by_hand_are_forgotten(bench):
 
 
 def test_a_schedule_whose_state_is_damaged_is_set_aside_until_it_is_edited(bench):
-    made, sound = bench.create("broken"), bench.create("sound")
+    schedule, sound = bench.create("broken"), bench.create("sound")
     damage(bench, "UPDATE schedule_states SET watermark = 'garbage' WHERE uid = 'broken'")
     bench.advance(MINUTE)
     assert [one.schedule.uid for one in bench.store.plannable(bench.now, 9)] == [sound.uid]
@@ -258,21 +258,21 @@ def test_a_schedule_whose_state_is_damaged_is_set_aside_until_it_is_edited(bench
     found = bench.store.inspect(limit=100).damaged
     assert {one.table for one in found} == {"schedule_states"}
     assert [one.column for one in found] == ["watermark", "fault"]
-    described = replace(made.declaration, description="mended")
+    described = replace(schedule.declaration, description="mended")
     bench.advance(1)
-    assert bench.commit(edits.edit(bench.snapshot(made), described, now=bench.now, lookahead=LOOKAHEAD))
+    assert bench.commit(edits.edit(bench.snapshot(schedule), described, now=bench.now, lookahead=LOOKAHEAD))
     assert bench.store.inspect(limit=100).damaged == ()
     bench.advance(MINUTE)
-    assert {one.schedule.uid for one in bench.store.plannable(bench.now, 9)} == {made.uid, sound.uid}
+    assert {one.schedule.uid for one in bench.store.plannable(bench.now, 9)} == {schedule.uid, sound.uid}
 
 
 @pytest.mark.parametrize("column", ["total", "live", "history", "queued", "holder", "fences", "last_phase"])
 def test_a_schedule_whose_counts_are_damaged_goes_on_with_what_is_counted_again(bench, column):
-    made = bench.create_quiet()
-    assert bench.settle(bench.run(made, "before"))
+    schedule = bench.create_quiet()
+    assert bench.settle(bench.run(schedule, "before"))
     damage(bench, f"UPDATE schedule_states SET {column} = 'garbage'")  # noqa: S608 - a test's own text
-    running = bench.run(made, "first")
-    bench.add(made, "second")
+    running = bench.run(schedule, "first")
+    bench.add(schedule, "second")
     assert bench.settle(running)
     assert bench.settle(bench.start(bench.claim_one()))
     assert bench.store.inspect(limit=100).damaged == ()
@@ -282,9 +282,9 @@ def test_a_schedule_whose_counts_are_damaged_goes_on_with_what_is_counted_again(
 
 
 def test_a_count_that_is_too_great_forgets_nothing(bench):
-    made = bench.create_quiet()
+    schedule = bench.create_quiet()
     for key in ("a", "b"):
-        assert bench.settle(bench.run(made, key))
+        assert bench.settle(bench.run(schedule, key))
     emitted(bench, "a", "b")
     assert all(bench.store.commit_reactions([Reaction(audience=one) for one in bench.store.unmatched(9)]))
     for _ in range(2):
@@ -298,8 +298,8 @@ def test_a_count_that_is_too_great_forgets_nothing(bench):
 
 
 def test_what_belongs_to_no_schedule_is_ended_and_not_looked_for_again(bench):
-    made = bench.create_quiet()
-    lost, sound = bench.add(made, "lost"), bench.add(made, "sound")
+    schedule = bench.create_quiet()
+    lost, sound = bench.add(schedule, "lost"), bench.add(schedule, "sound")
     damage(bench, f"UPDATE occurrences SET schedule = 77 WHERE id = '{lost.id}'")  # noqa: S608 - likewise
     assert [claim.occurrence.id for claim in bench.claim()] == [sound.id]
     assert bench.claim() == []

@@ -1,4 +1,4 @@
-"""The file of a SQLite store: who may read it, several processes and threads, and a disk that is full or locked."""
+"""The file of a SQLite store: permissions, several processes and threads, and a disk that is full or locked."""
 
 import json
 import multiprocessing

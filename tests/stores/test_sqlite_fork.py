@@ -1,4 +1,4 @@
-"""A fork and a SQLite file: nothing that was acknowledged is lost, by the parent or by the child."""
+"""Forks and a SQLite file: parent and child lose nothing that was acknowledged."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""A schedule reads back as it was written, in parts, whatever it declares."""
+"""A schedule is restored from its stored parts, whatever it declares."""
 
 from dataclasses import replace
 
@@ -70,15 +70,15 @@ def test_what_many_share_is_read_once(tmp_path):
     store = SqliteStore(tmp_path / "noonmark.db", clock)
     store.open()
     bench = Bench(store, clock)
-    made = [bench.create(f"uid-{n}", name=f"name-{n}") for n in range(5)]
+    schedules = [bench.create(f"uid-{n}", name=f"name-{n}") for n in range(5)]
     store._schedule_cache.forget()
     schedule_documents._declared.cache_clear()
-    assert [store.snapshot(one.uid).schedule for one in made] == made
+    assert [store.snapshot(one.uid).schedule for one in schedules] == schedules
     assert schedule_documents._declared.cache_info().misses == 1
     store.close()
 
 
-def test_only_so_many_schedules_are_remembered(monkeypatch):
+def test_the_cache_of_schedules_is_bounded(monkeypatch):
     monkeypatch.setattr(schedule_documents, "_KNOWN", 2)
     schedule_cache = schedule_documents.ScheduleCache()
     for key in range(5):
@@ -88,7 +88,7 @@ def test_only_so_many_schedules_are_remembered(monkeypatch):
 
 @pytest.mark.parametrize("error", ["plain", "a\0b", "half \ud800 of one", "é☃𝄞"])
 @pytest.mark.parametrize("alone", [True, False])
-def test_whatever_a_run_says_can_be_kept(tmp_path, error, alone):
+def test_any_output_of_a_run_can_be_stored(tmp_path, error, alone):
     clock = HandClock()
     store = SqliteStore(tmp_path / "noonmark.db", clock)
     store.open()

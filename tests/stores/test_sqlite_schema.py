@@ -1,4 +1,4 @@
-"""One schema, told in three ways; old databases are opened, newer and foreign ones are refused."""
+"""The schema of SQLite, by migrations, tables and `schema.sql`; old databases are opened, newer and foreign refused."""
 
 import re
 import sqlite3
@@ -40,8 +40,8 @@ def made(path, script):
 def tables_of(path):
     """Every table and index; how a statement is laid out does not matter, nor the order of constraints."""
     with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    return {name: sorted(parts(sql)) for name, sql in found}
+        rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    return {name: sorted(parts(sql)) for name, sql in rows}
 
 
 def parts(sql):
@@ -59,12 +59,12 @@ def parts(sql):
 def held(path, among=None):
     """What every table of the first schema holds, by columns: all of them, or those that were held before."""
     with closing(sqlite3.connect(path)) as connection:
-        found = {}
+        collected = {}
         for name in re.findall(r"CREATE TABLE (\w+)", FIRST.read_text(encoding="utf-8")):
             columns = "*" if among is None else ", ".join(among[name][0])
             cursor = connection.execute(f"SELECT {columns} FROM {name}")  # noqa: S608 - ours
-            found[name] = [f'"{one[0]}"' for one in cursor.description], cursor.fetchall()
-        return found
+            collected[name] = [f'"{one[0]}"' for one in cursor.description], cursor.fetchall()
+        return collected
 
 
 def opened(path, clock=None):
@@ -183,8 +183,8 @@ def test_sessions_and_mobs_that_schedules_name_are_known_after_an_upgrade(tmp_pa
     made(path, FIRST.read_text(encoding="utf-8") + talking)
     opened(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        found = connection.execute("SELECT schedule, kind, name FROM target_uses WHERE schedule > 20").fetchall()
-    assert sorted(found) == [(21, "session", "desk"), (22, "session", "own"), (24, "mob", "crew")]
+        rows = connection.execute("SELECT schedule, kind, name FROM target_uses WHERE schedule > 20").fetchall()
+    assert sorted(rows) == [(21, "session", "desk"), (22, "session", "own"), (24, "mob", "crew")]
 
 
 def test_a_trigger_that_an_older_node_changes_is_shown_every_event_until_a_newer_one_writes_it(tmp_path):

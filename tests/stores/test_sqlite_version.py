@@ -1,4 +1,4 @@
-"""The statements of the SQLite store need nothing newer than the oldest SQLite that is let in."""
+"""The statements of the SQLite store run on the oldest supported SQLite."""
 
 import ast
 import re

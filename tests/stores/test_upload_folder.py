@@ -1,4 +1,4 @@
-"""Uploads on a real disk: kept whole or not at all, never through a link, and within what a tenant may have."""
+"""Uploads on disk: stored whole or not at all, never through a link, and within the quota of a tenant."""
 
 import errno
 import os
@@ -76,14 +76,14 @@ def test_lists_have_the_newest_first_and_pass_over_what_cannot_be_read(home, pla
 
 def opened(monkeypatch, name):
     """Counts how often a file of that name is opened."""
-    found, really = [], os.open
+    collected, really = [], os.open
 
     def counting(path, *args, **options):
-        found.extend([path] if path == name else [])
+        collected.extend([path] if path == name else [])
         return really(path, *args, **options)
 
     monkeypatch.setattr(os, "open", counting)
-    return found
+    return collected
 
 
 def test_a_page_costs_what_is_on_it(home, monkeypatch):
@@ -236,7 +236,7 @@ def test_one_tenant_leaves_places_for_others(place, monkeypatch):
     assert all(add(home, f"upl_{number}", tenant="third") for number in range(4, 8))
 
 
-def test_there_may_be_only_so_many(place, monkeypatch):
+def test_their_number_is_limited(place, monkeypatch):
     monkeypatch.setattr(uploads, "MAX_UPLOADS", 2)
     home = UploadFolder(place, max_bytes=1_000, quota=2_000)
     add(home)

@@ -1,4 +1,4 @@
-"""A run suspends on one node while a step of it ends on another: whoever is first, no wake-up is lost."""
+"""A run suspends on one node while a step of it ends on another: no wake-up is lost."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace

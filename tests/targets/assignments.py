@@ -50,6 +50,6 @@ def function_assignment(
     """Make the assignment of a function call, due after a delay; `given` is the payload of the schedule."""
     begins = now() + after
     target = FunctionTarget(function=function, args=tuple(args), kwargs=kwargs or {}, payload=given, executor=executor)
-    made = replace(factories.schedule(target=target, **declared), source=source)
-    one = factories.occurrence(made, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
-    return Assignment(one, made, begins=begins)
+    schedule = replace(factories.schedule(target=target, **declared), source=source)
+    occurrence = factories.occurrence(schedule, origin or manual(str(key)), nominal=begins, attempt=1, payload=payload)
+    return Assignment(occurrence, schedule, begins=begins)

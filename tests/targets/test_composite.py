@@ -45,8 +45,8 @@ def kinds():
 
 
 def assignment(route):
-    made = factories.schedule("uid-1")
-    return Assignment(replace(factories.occurrence(made, TRIGGER, nominal=0), route=route), made, begins=0)
+    schedule = factories.schedule("uid-1")
+    return Assignment(replace(factories.occurrence(schedule, TRIGGER, nominal=0), route=route), schedule, begins=0)
 
 
 def test_routes_are_those_of_all_targets(kinds):
@@ -91,11 +91,11 @@ def test_what_a_tenant_may_not_use_is_not_delivered(kinds):
     reported = []
     target = CompositeTarget(kinds, TargetPermissions(functions={"acme": frozenset({"a"})}))
     target.open(lambda one, outcome: reported.append((one, outcome)), lambda: 7)
-    made = factories.schedule("uid-1")
+    created = factories.schedule("uid-1")
 
     def work(function, source="rest", tenant="acme"):
-        declared = replace(made.declaration, target=FunctionTarget(function=function))
-        schedule = replace(made, declaration=declared, source=source, owner=replace(made.owner, tenant=tenant))
+        declared = replace(created.declaration, target=FunctionTarget(function=function))
+        schedule = replace(created, declaration=declared, source=source, owner=replace(created.owner, tenant=tenant))
         row = replace(factories.occurrence(schedule, TRIGGER, nominal=0), route=f"function:{function}")
         return Assignment(row, schedule, begins=9)
 

@@ -53,9 +53,11 @@ def emitter():
 
 def emitting(payload=None, *, origin=None, brought=None, after=0, target=None, event_type="report.made", **declared):
     target = target or EventTarget(event_type=event_type, payload={} if payload is None else payload)
-    made = factories.schedule(target=target, **declared)
-    one = factories.occurrence(made, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought)
-    return Assignment(one, made, begins=one.nominal)
+    schedule = factories.schedule(target=target, **declared)
+    occurrence = factories.occurrence(
+        schedule, origin or manual("one"), nominal=now() + after, attempt=1, payload=brought
+    )
+    return Assignment(occurrence, schedule, begins=occurrence.nominal)
 
 
 def heard(**fields):
@@ -102,7 +104,7 @@ def test_chain_of_events_is_limited(emitter):
         done = emitter.deliver(next_one)
     assert (done.outcome, done.error) == (
         "delivery_failed",
-        "it would be the last of 17 events that set each other off, and at most 16 may",
+        "it would be the last of 17 events that trigger each other, and at most 16 may",
     )
     assert len(emitter.kept()) == MAX_DEPTH
 

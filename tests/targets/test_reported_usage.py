@@ -39,7 +39,7 @@ def test_a_function_reports_what_it_has_used(function, executor):
         return assignment, await harness.end_of(assignment)
 
     assignment, delivered = run_scenario(scenario)
-    assert delivered.result == "input_tokens must be a whole number from 0 to 1,000,000,000,000, not -1"
+    assert delivered.result == "input_tokens must be an integer from 0 to 1,000,000,000,000, not -1"
     assert assignment.usage.all == (SMALL, LARGE)
 
 

@@ -69,16 +69,16 @@ class PoolHarness:
 @pytest.fixture
 def pools():
     """Make pools that are closed at the end, with a gate that releases everything that hangs."""
-    made, gate = [], threading.Event()
+    collected, gate = [], threading.Event()
 
     def make(work, **options):
-        made.append(PoolHarness(work, **options))
-        return made[-1]
+        collected.append(PoolHarness(work, **options))
+        return collected[-1]
 
     make.gate = gate
     yield make
     gate.set()
-    for harness in made:
+    for harness in collected:
         harness.pool.close()
 
 

@@ -63,14 +63,14 @@ def test_hostile_name_makes_no_record(log, form):
     lines = log(form=form)
     logging.getLogger("noonmark.driver").warning("%s: missed", HOSTILE, extra={"schedule_id": HOSTILE})
     structlog.get_logger("noonmark.rest").info(HOSTILE, label=HOSTILE, labels={HOSTILE: [HOSTILE]})
-    found = lines()
-    assert len(records(found)) == 2
-    assert all(is_clean(line) for line in found), found
+    output = lines()
+    assert len(records(output)) == 2
+    assert all(is_clean(line) for line in output), output
     if form == "json":
-        assert len(found) == 2
-        assert all(line.isascii() for line in found)
-        told = json.loads(found[0])
-        assert (told["event"], told["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
+        assert len(output) == 2
+        assert all(line.isascii() for line in output)
+        document = json.loads(output[0])
+        assert (document["event"], document["schedule_id"]) == (f"{HOSTILE}: missed", HOSTILE)
 
 
 def test_traceback_in_text_follows_on_lines_of_its_own(log):
@@ -104,18 +104,18 @@ def test_error_with_traceback_is_one_line_of_json(log):
     except RuntimeError:
         logging.getLogger("noonmark.driver").exception("it failed")
         structlog.get_logger("noonmark.rest").exception("it failed")
-    found = lines()
-    assert len(found) == 2
-    assert all(is_clean(line) and "RuntimeError" in line and "Traceback" in line for line in found)
+    output = lines()
+    assert len(output) == 2
+    assert all(is_clean(line) and "RuntimeError" in line and "Traceback" in line for line in output)
 
 
 def test_record_has_time_level_and_logger(log):
     lines = log()
     logging.getLogger("noonmark.driver").info("%d fires", 3)
-    told = json.loads(lines()[0])
-    assert list(told) == ["time", "level", "logger", "event"]
-    assert told["time"].endswith("Z")
-    assert (told["level"], told["logger"], told["event"]) == ("info", "noonmark.driver", "3 fires")
+    document = json.loads(lines()[0])
+    assert list(document) == ["time", "level", "logger", "event"]
+    assert document["time"].endswith("Z")
+    assert (document["level"], document["logger"], document["event"]) == ("info", "noonmark.driver", "3 fires")
 
 
 def test_lines_have_ids_of_requests_and_occurrences(log):
@@ -151,9 +151,9 @@ def test_access_lines_are_split_into_fields(log):
     lines = log(level="debug")
     path = f"/schedules?api_key={MARK}&name=a%0d%0aSet-Cookie"
     logging.getLogger("uvicorn.access").info('%s - "%s %s HTTP/%s" %d', "127.0.0.1:5", "GET", path, "1.1", 200)
-    told = json.loads(lines()[0])
-    assert told["level"] == "debug"
-    assert {name: told[name] for name in ("event", "method", "path", "status", "client")} == {
+    document = json.loads(lines()[0])
+    assert document["level"] == "debug"
+    assert {name: document[name] for name in ("event", "method", "path", "status", "client")} == {
         "event": "request",
         "method": "GET",
         "path": "/schedules?api_key=***&name=a%0d%0aSet-Cookie",
@@ -190,10 +190,10 @@ def test_secrets_are_masked(log, form):
         stdlib.exception("no store")
     ours.info("called", api_key=MARK, token=MARK, headers={"Authorization": MARK, "X-Secret": [MARK]}, password=MARK)
     ours.info("asked", url=f"https://ada:{MARK}@example.com/?access_token={MARK}", hosts=[f"https://a:{MARK}@b"])
-    found = lines()
-    assert len(records(found)) == 6
-    assert MARK not in "\n".join(found)
-    assert sum(line.count("***") for line in found) >= 10
+    output = lines()
+    assert len(records(output)) == 6
+    assert MARK not in "\n".join(output)
+    assert sum(line.count("***") for line in output) >= 10
 
 
 def test_length_and_time_of_a_line_are_bounded(log):
@@ -201,18 +201,18 @@ def test_length_and_time_of_a_line_are_bounded(log):
     ours = structlog.get_logger("noonmark.rest")
     for hostile in ("x" * 10**6, "://a:" * 200_000, " key" * 250_000, "bearer " * 150_000, "=" * 10**6):
         ours.info("big", value=hostile, deep=[[[[[[hostile]]]]]], many=dict.fromkeys(range(10_000), "v"))
-    found = lines()
-    assert len(found) == 5
-    assert max(map(len, found)) < 8 * MAX_TEXT
+    output = lines()
+    assert len(output) == 5
+    assert max(map(len, output)) < 8 * MAX_TEXT
 
 
 def test_every_value_becomes_json(log):
     lines = log()
     values = {"nan": float("nan"), "infinite": float("-inf"), "number": 1.5, "set": {1}, "thing": object, "none": None}
     structlog.get_logger("noonmark.rest").info("values", **values, bytes=b"\x00")
-    told = json.loads(lines()[0], parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
-    assert (told["nan"], told["infinite"], told["number"], told["set"]) == ("nan", "-inf", 1.5, [1])
-    assert (told["none"], told["bytes"]) == (None, "b'\\x00'")
+    document = json.loads(lines()[0], parse_constant=lambda text: pytest.fail(f"{text} is not JSON"))
+    assert (document["nan"], document["infinite"], document["number"], document["set"]) == ("nan", "-inf", 1.5, [1])
+    assert (document["none"], document["bytes"]) == (None, "b'\\x00'")
 
 
 def test_closed_stream_does_not_disturb_the_work(log):

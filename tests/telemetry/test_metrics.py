@@ -22,13 +22,13 @@ START = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 def samples(metrics):
     """Return every sample by name and labels."""
-    found = {}
+    collected = {}
     for line in metrics.render().decode().splitlines():
         if not line.startswith("#"):
             name, _, value = line.rpartition(" ")
-            found[name] = float(value)
+            collected[name] = float(value)
     assert list(text_string_to_metric_families(metrics.render().decode()))
-    return found
+    return collected
 
 
 def fails():
@@ -41,13 +41,13 @@ def metrics():
 
 
 def test_all_metrics_exist_from_the_start(metrics):
-    found = samples(metrics)
+    series = samples(metrics)
     for name in ("schedules_due", *UNTYPED, "claims_total", "lease_losses_total", "misfires_total", "leader"):
-        assert found[f"noonmark_{name}"] == 0, name
-    assert found['noonmark_queue_depth{state="claimed"}'] == 0
-    assert found["noonmark_start_lateness_seconds_count"] == 0
-    assert found['noonmark_node_info{node="",version="0.0"}'] == 1
-    assert not [name for name in found if "_created" in name]
+        assert series[f"noonmark_{name}"] == 0, name
+    assert series['noonmark_queue_depth{state="claimed"}'] == 0
+    assert series["noonmark_start_lateness_seconds_count"] == 0
+    assert series['noonmark_node_info{node="",version="0.0"}'] == 1
+    assert not [name for name in series if "_created" in name]
 
 
 def test_runs_are_counted_by_phase_and_target(metrics):
@@ -57,14 +57,14 @@ def test_runs_are_counted_by_phase_and_target(metrics):
     scheduler.schedule(fails, trigger=IntervalTrigger(every_seconds=60), retries=1)
     driver.run_until(START + timedelta(seconds=150))
     scheduler.close()
-    found = samples(metrics)
-    assert found["noonmark_runs_emitted"] == found["noonmark_start_lateness_seconds_count"] == 6
-    assert found['noonmark_occurrences_total{phase="completed"}'] == 2
-    assert found['noonmark_occurrences_total{phase="failed"}'] == 2
-    assert found['noonmark_runs_total{outcome="failed",target="function"}'] == 4
-    assert found['noonmark_run_duration_seconds_count{target="function"}'] == 6
-    assert found["noonmark_claims_total"] >= 6
-    assert found["noonmark_runs_failed_launch"] == found["noonmark_misfires_total"] == 0
+    series = samples(metrics)
+    assert series["noonmark_runs_emitted"] == series["noonmark_start_lateness_seconds_count"] == 6
+    assert series['noonmark_occurrences_total{phase="completed"}'] == 2
+    assert series['noonmark_occurrences_total{phase="failed"}'] == 2
+    assert series['noonmark_runs_total{outcome="failed",target="function"}'] == 4
+    assert series['noonmark_run_duration_seconds_count{target="function"}'] == 6
+    assert series["noonmark_claims_total"] >= 6
+    assert series["noonmark_runs_failed_launch"] == series["noonmark_misfires_total"] == 0
 
 
 def test_a_gap_counts_all_its_fires(metrics):
@@ -74,8 +74,8 @@ def test_a_gap_counts_all_its_fires(metrics):
     clock.advance(3_600)
     ManualDriver(scheduler).run_due()
     scheduler.close()
-    found = samples(metrics)
-    assert found["noonmark_misfires_total"] == found['noonmark_occurrences_total{phase="misfired"}'] > 50
+    series = samples(metrics)
+    assert series["noonmark_misfires_total"] == series['noonmark_occurrences_total{phase="misfired"}'] > 50
 
 
 def test_windows_that_miss_their_expected_rate_are_counted(metrics):
@@ -85,9 +85,9 @@ def test_windows_that_miss_their_expected_rate_are_counted(metrics):
             lambda: None, trigger=IntervalTrigger(10, START + timedelta(seconds=5)), expected_rate=expected
         )
     ManualDriver(scheduler).run_until(START + timedelta(seconds=70))
-    found = samples(metrics)
-    assert found['noonmark_rate_alerts_total{problem="too_often"}'] == 1
-    assert found['noonmark_rate_alerts_total{problem="too_rare"}'] == 1
+    series = samples(metrics)
+    assert series['noonmark_rate_alerts_total{problem="too_often"}'] == 1
+    assert series['noonmark_rate_alerts_total{problem="too_rare"}'] == 1
 
 
 def test_schedules_that_run_away_are_counted(metrics):
@@ -99,9 +99,9 @@ def test_schedules_that_run_away_are_counted(metrics):
             scheduler.run_now(job, wait=False)
             driver.run_due()
     scheduler.close()
-    found = samples(metrics)
-    assert found['noonmark_runaways_total{rule="fires_per_hour"}'] == 1
-    assert found['noonmark_runaways_total{rule="identical_results"}'] == 1
+    series = samples(metrics)
+    assert series['noonmark_runaways_total{rule="fires_per_hour"}'] == 1
+    assert series['noonmark_runaways_total{rule="identical_results"}'] == 1
 
 
 def test_runs_prevented_by_overlap_are_counted(metrics):
@@ -114,17 +114,17 @@ def test_runs_prevented_by_overlap_are_counted(metrics):
             scheduler.run_now(job)
         gate.opened.set()
         ended(scheduler, job, 2)
-    found = samples(metrics)
-    assert (found["noonmark_runs_emitted"], found["noonmark_runs_skipped_overlap"]) == (1, 1)
-    assert found['noonmark_occurrences_total{phase="skipped"}'] == 1
+    series = samples(metrics)
+    assert (series["noonmark_runs_emitted"], series["noonmark_runs_skipped_overlap"]) == (1, 1)
+    assert series['noonmark_occurrences_total{phase="skipped"}'] == 1
 
 
 def test_other_events_are_counted(metrics):
     metrics.report([StoreFailed("_claim_due", "down", 1), StoreFailed("lead_once", "down", 1), Pruned(3, 4)])
-    found = samples(metrics)
-    assert found['noonmark_store_failures_total{duty="claim_due"}'] == 1
-    assert found['noonmark_store_failures_total{duty="lead_once"}'] == 1
-    assert found["noonmark_pruned_total"] == 7
+    series = samples(metrics)
+    assert series['noonmark_store_failures_total{duty="claim_due"}'] == 1
+    assert series['noonmark_store_failures_total{duty="lead_once"}'] == 1
+    assert series["noonmark_pruned_total"] == 7
 
 
 def test_worker_gauges(metrics):
@@ -135,12 +135,12 @@ def test_worker_gauges(metrics):
             )
 
     metrics.watch(Worker())
-    found = samples(metrics)
-    assert found["noonmark_abandoned_threads"] == 6
-    assert found['noonmark_queue_depth{state="claimed"}'] == 3
-    assert found['noonmark_queue_depth{state="delivering"}'] == 4
-    assert (found["noonmark_worker_running"], found["noonmark_leader"], found["noonmark_leader_term"]) == (1, 1, 5)
-    assert found['noonmark_node_info{node="a\\"b\\n",version="0.0"}'] == 1
+    series = samples(metrics)
+    assert series["noonmark_abandoned_threads"] == 6
+    assert series['noonmark_queue_depth{state="claimed"}'] == 3
+    assert series['noonmark_queue_depth{state="delivering"}'] == 4
+    assert (series["noonmark_worker_running"], series["noonmark_leader"], series["noonmark_leader_term"]) == (1, 1, 5)
+    assert series['noonmark_node_info{node="a\\"b\\n",version="0.0"}'] == 1
 
 
 def test_backlog_is_shown_without_a_worker_and_omitted_while_unknown():
@@ -149,23 +149,23 @@ def test_backlog_is_shown_without_a_worker_and_omitted_while_unknown():
     known.append(Backlog(schedules=2, due=7, waiting=3))
     assert "noonmark_store_log_bytes" not in samples(metrics)
     known.append(Backlog(schedules=2, due=7, waiting=3, log_bytes=4_096))
-    found = samples(metrics)
-    assert found["noonmark_store_log_bytes"] == 4_096
-    assert found["noonmark_schedules_due"] == 2
-    assert found['noonmark_queue_depth{state="due"}'] == 7
-    assert found['noonmark_queue_depth{state="waiting"}'] == 3
+    series = samples(metrics)
+    assert series["noonmark_store_log_bytes"] == 4_096
+    assert series["noonmark_schedules_due"] == 2
+    assert series['noonmark_queue_depth{state="due"}'] == 7
+    assert series['noonmark_queue_depth{state="waiting"}'] == 3
     known.append(None)
     assert "noonmark_schedules_due" not in samples(metrics)
 
 
 def test_backlog_is_cached_and_may_fail():
-    asked, clock = [], FakeClock(START)
+    collected, clock = [], FakeClock(START)
 
     def ask():
-        asked.append(clock.micros())
-        if len(asked) == 2:
+        collected.append(clock.micros())
+        if len(collected) == 2:
             raise RuntimeError("away")
-        return len(asked)
+        return len(collected)
 
     recent = CachedProbe(ask, monotonic=clock.monotonic, lifetime=SECOND)
     assert [recent.read() for _ in range(3)] == [1, 1, 1]
@@ -173,7 +173,7 @@ def test_backlog_is_cached_and_may_fail():
     assert [recent.read() for _ in range(3)] == [None, None, None]
     clock.advance(1)
     assert recent.read() == 3
-    assert len(asked) == 3
+    assert len(collected) == 3
 
 
 def test_two_instances_do_not_mix(metrics):
@@ -204,9 +204,9 @@ def test_histogram_buckets_are_cumulative():
 
 
 def test_damaged_rows_are_counted_by_table():
-    found = samples(Metrics(damage=lambda: {"schedules": 2, "events": 1}))
-    assert found['noonmark_damaged_rows{table="schedules"}'] == 2
-    assert found['noonmark_damaged_rows{table="events"}'] == 1
+    series = samples(Metrics(damage=lambda: {"schedules": 2, "events": 1}))
+    assert series['noonmark_damaged_rows{table="schedules"}'] == 2
+    assert series['noonmark_damaged_rows{table="events"}'] == 1
 
 
 def test_a_node_with_an_engine_tells_what_it_has_seen_of_it():

@@ -159,8 +159,8 @@ class TestRunUntil:
         assert here.driver.run_until(START + MINUTE) == []
         assert here.phases(job) == ["pending"]
         assert here.driver.run_until(START + HOUR) == []
-        [one] = here.scheduler.occurrences(job)
-        assert (str(one.phase), str(one.reason)) == ("misfired", "target_missing")
+        [occurrence] = here.scheduler.occurrences(job)
+        assert (str(occurrence.phase), str(occurrence.reason)) == ("misfired", "target_missing")
 
 
 class TestFailures:
@@ -206,7 +206,7 @@ class TestFailures:
         assert kit.phases(job) == ["completed"]
 
     @pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt])
-    def test_whatever_a_function_raises_is_a_run_that_failed(self, kit, kind):
+    def test_any_exception_of_a_function_is_a_failed_run(self, kit, kind):
         def fail():
             raise kind("on purpose")
 
@@ -228,7 +228,7 @@ class TestMaking:
         with pytest.raises(TypeError, match="FakeClock"):
             ManualDriver(Scheduler())
 
-    def test_the_sink_of_the_scheduler_hears_everything(self):
+    def test_the_sink_of_the_scheduler_gets_all_driver_events(self):
         class Sink:
             def __init__(self):
                 self.told = []

@@ -55,10 +55,10 @@ def find_playwrights():
 def starts(path):
     """Whether it is a browser, and not a script that only says how to install one."""
     try:
-        asked = subprocess.run([path, "--version", *flags()], capture_output=True, timeout=30, check=False)
+        process = subprocess.run([path, "--version", *flags()], capture_output=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return asked.returncode == 0 and b"Chrom" in asked.stdout
+    return process.returncode == 0 and b"Chrom" in process.stdout
 
 
 def install_by_apt():

@@ -54,8 +54,8 @@ def write(ask):
         "failed": do("POST", "/schedules/fail/run", {})["occurrence_id"],
         "turn": do("POST", "/sessions/talk/messages", {"prompt": HOSTILE})["occurrence_id"],
     }
-    for one in ids.values():
-        eventually(lambda one=one: do("GET", f"/occurrences/{one}")["phase"] in FINAL)
+    for occurrence_id in ids.values():
+        eventually(lambda one=occurrence_id: do("GET", f"/occurrences/{one}")["phase"] in FINAL)
     ids["workflow_run"] = do("POST", "/workflows/flow/runs", {})["workflow_run_id"]
     eventually(lambda: do("GET", "/approvals")["approvals"])
     return ids

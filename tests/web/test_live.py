@@ -60,7 +60,7 @@ def test_what_happens_is_shown_without_a_reload(browser, folder):
         create(server, "first")
         page.get_by_label("Up next").get_by_text("first").wait_for()
         assert server.ask("POST", "/schedules/first/run", {}).status < 300
-        page.get_by_label("Needs a look").get_by_text("first").wait_for()
+        page.get_by_label("Needs attention").get_by_text("first").wait_for()
         page.get_by_role("navigation").get_by_role("link", name="Failures 1").click()
         page.get_by_label("Failures").get_by_text("nobody answers").wait_for()
         assert page.evaluate("isSame")

@@ -81,8 +81,8 @@ def test_a_schedule_is_created_and_run_by_clicks(visit, server):
 def test_an_edit_shows_what_it_changes_before_it_is_saved(visit, server):
     daily = {"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Stockholm"}
     document = {"trigger": daily, "target": {"target_kind": "event", "event_type": "x"}}
-    made = server.ask("POST", "/schedules", {**document, "max_runs": 50, "concurrency_key": "kept"})
-    edited = made.json["schedule_id"]
+    answer = server.ask("POST", "/schedules", {**document, "max_runs": 50, "concurrency_key": "kept"})
+    edited = answer.json["schedule_id"]
     page = visit.open(f"#/schedules/{edited}/edit")
     save, json_text = page.get_by_role("button", name="Save"), page.get_by_label("The schedule as JSON")
     assert save.is_disabled()

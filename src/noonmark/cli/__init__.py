@@ -16,7 +16,7 @@ def main() -> int:
     """Run the command that the arguments name and return its exit code. Never prints a traceback."""
     _prepare_streams()
     try:
-        from noonmark.cli.app import run  # noqa: PLC0415 - so that Ctrl-C while it loads is quiet too
+        from noonmark.cli.app import run
 
         code = run(sys.argv[1:])
         sys.stdout.flush()

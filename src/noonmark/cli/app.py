@@ -29,11 +29,15 @@ COMMANDS = {
     "apply": ("files:apply", "Create and change workflows and schedules as files declare them.", "[OPTIONS] -f FILE"),
     "diff": ("files:diff", "Show what noonmark apply would change.", "[OPTIONS] -f FILE"),
     "export": ("files:export", "Print workflows and schedules as a file for noonmark apply.", "[OPTIONS]"),
-    "failures": ("run:failures", "List what failed or was missed, across schedules.", "[OPTIONS]"),
+    "failures": ("run:failures", "List failed and missed occurrences of all schedules.", "[OPTIONS]"),
     "top": ("top:top", "Watch what runs, is queued, comes next and failed.", "[OPTIONS]"),
-    "timeline": ("timeline:timeline", "Draw what schedules did, do and will do.", "[OPTIONS] [SCHEDULE-ID]"),
-    "overview": ("timeline:overview", "Show the day in numbers, and what needs a look.", "[OPTIONS]"),
-    "halt": ("halt:halt", "Stop everything at once, or what has some labels or a lineage.", "[OPTIONS]"),
+    "timeline": (
+        "timeline:timeline",
+        "Show past, running and planned occurrences on a timeline.",
+        "[OPTIONS] [SCHEDULE-ID]",
+    ),
+    "overview": ("timeline:overview", "Show today's figures, and what needs attention.", "[OPTIONS]"),
+    "halt": ("halt:halt", "Halt all schedules, or those with some labels or a lineage.", "[OPTIONS]"),
     "unhalt": ("halt:unhalt", "Lift a halt.", "[OPTIONS] [HALT-ID]"),
     "serve": ("server:serve", "Run a server and its worker.", "[OPTIONS]"),
     "temporal-worker": ("engine:temporal_worker", "Run a worker of the engine.", "[OPTIONS]"),
@@ -65,23 +69,23 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "status": ("schedule:status", "Show a schedule, its next fires and its last occurrences."),
             "pause": ("schedule:pause", "Pause; fires missed meanwhile are recorded as skipped."),
             "resume": ("schedule:resume", "Resume a paused schedule."),
-            "label": ("schedule:label", "Set labels of a schedule, or of all that a selection finds."),
+            "label": ("schedule:label", "Set labels of a schedule, or of all in a selection."),
             "run-now": ("run:run_now", "Run a schedule now, in addition to its own fires."),
             "update": ("schedule:update", "Change a schedule."),
             "delete": ("schedule:delete", "Delete a schedule; its history is kept."),
             "preview": ("schedule:preview", "Show the next fires of a schedule."),
             "backfill": ("run:backfill", "Run past fires of a schedule."),
             "explain": ("run:explain", "Explain why something ran or did not run."),
-            "revisions": ("timeline:list_revisions", "List the changes of a schedule, with what they changed."),
+            "revisions": ("timeline:list_revisions", "List the revisions of a schedule, with what changed."),
             "trends": ("timeline:trends", "Show the outcomes, durations and cost of a schedule by day."),
             "occurrences": ("run:list_occurrences", "List the occurrences of a schedule, with reasons."),
             "runs": ("run:list_runs", "List the runs of a schedule, with results."),
             "proposals": (
                 "proposal:list_proposals",
-                "List what waits for somebody's approval, or show one with a diff.",
+                "List pending proposals, or show one with a diff.",
             ),
-            "approve": ("proposal:approve", "Approve what is proposed for a schedule."),
-            "deny": ("proposal:deny", "Deny what is proposed for a schedule."),
+            "approve": ("proposal:approve", "Approve a proposal."),
+            "deny": ("proposal:deny", "Deny a proposal."),
             "ping-url": ("schedule:ping_url", "Print the URL that the job of a schedule calls, or replace it."),
         },
     ),
@@ -101,7 +105,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         "List, pause, resume and cancel backfills.",
         {
             "list": ("backfill:list_backfills", "List the backfills of a schedule."),
-            "show": ("backfill:show", "Show a backfill, and how far it is."),
+            "show": ("backfill:show", "Show a backfill and its progress."),
             "pause": ("backfill:pause", "Pause a backfill."),
             "resume": ("backfill:resume", "Resume a paused backfill."),
             "cancel": ("backfill:cancel", "Cancel a backfill."),
@@ -113,7 +117,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
             "create": ("event:create", "Create a schedule that an event triggers."),
             "list": ("event:list_triggers", "List the schedules that events trigger."),
             "delete": ("event:delete", "Delete a schedule that events trigger; its history is kept."),
-            "test": ("event:match_trigger", "Show which recent events would trigger it, and why others would not."),
+            "test": ("event:match_trigger", "Show which recent events would trigger a schedule, and why not."),
         },
     ),
     "event": (
@@ -160,23 +164,23 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "approval": (
-        "Decide about what waits for an approval.",
+        "Decide about pending approvals.",
         {
-            "list": ("approval:list_approvals", "List what waits for a decision."),
-            "approve": ("approval:approve", "Approve; what waits goes on."),
+            "list": ("approval:list_approvals", "List approvals."),
+            "approve": ("approval:approve", "Approve; the step or the occurrence continues."),
             "deny": ("approval:deny", "Deny; the step fails, or the occurrence is skipped."),
         },
     ),
     "budget": (
-        "Limit what is spent on models.",
+        "Manage budgets for model calls.",
         {
             "set": ("budget:set_budget", "Set a budget, or top it up."),
-            "list": ("budget:list_budgets", "List budgets and what is spent of them."),
+            "list": ("budget:list_budgets", "List budgets and their spend."),
             "delete": ("budget:delete_budget", "Delete a budget."),
         },
     ),
     "usage": (
-        "Show what models were used for, and its cost.",
+        "Show the usage of models and its cost.",
         {
             "report": ("usage:report", "Report usage; noonmark usage does the same."),
             "forecast": ("usage:forecast", "Forecast what schedules will cost this month."),
@@ -206,7 +210,7 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {
             "start": ("cluster:start_worker", "Start the worker."),
             "stop": ("cluster:stop_worker", "Stop the worker; other nodes continue."),
-            "confirm-time": ("cluster:confirm_time", "Confirm that the time of the store is right."),
+            "confirm-time": ("cluster:confirm_time", "Confirm the store's time."),
             "status": ("cluster:worker_status", "Show whether the worker is running."),
         },
     ),
@@ -230,10 +234,10 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         },
     ),
     "mcp": (
-        "Give agents tools for schedules, over MCP.",
+        "Serve tools for schedules to agents, over MCP.",
         {
             "serve": ("mcp:serve", "Serve the tools over stdin and stdout; noonmark mcp does the same."),
-            "config": ("mcp:config", "Print what to paste into clients of MCP."),
+            "config": ("mcp:config", "Print the configuration for MCP clients."),
         },
     ),
     "skill": (
@@ -245,8 +249,8 @@ GROUPS: dict[str, tuple[str, dict[str, tuple[str, str]]]] = {
         {"copy": ("store_copy:copy", "Copy a store to an empty one, and verify the copy.")},
     ),
     "engine": (
-        "Compare the ledger with the engine.",
-        {"check": ("engine:check", "List what only the ledger or only the engine has.")},
+        "Compare the store with the engine.",
+        {"check": ("engine:check", "List what only the store or only the engine has.")},
     ),
     "node": ("Show the nodes of a cluster.", {"list": ("cluster:list_nodes", "List nodes.")}),
     "audit": ("Show the audit log.", {"list": ("cluster:list_audit", "List changes and who made them.")}),
@@ -295,7 +299,7 @@ def _load(name: str, location: str, usage: str | None) -> FunctionCommand:
 
 
 def _complete(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
-    from noonmark.cli.commands.completion import complete  # noqa: PLC0415 - only a shell asks for it
+    from noonmark.cli.commands.completion import complete
 
     return complete(kind, given, incomplete)
 
@@ -327,7 +331,7 @@ app = _make_app()
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code. Errors go to stderr, one line each, or as one JSON object."""
     if instruction := os.environ.get(COMPLETION_VARIABLE):
-        from noonmark.cli.commands.completion import print_completions  # noqa: PLC0415 - only a shell asks for it
+        from noonmark.cli.commands.completion import print_completions
 
         return print_completions(app, instruction)
     words, rest = _split_at_dashes(_expand_group(_options_last(arguments)))

@@ -102,7 +102,7 @@ def _load() -> dict[str, str]:
         stored = json.loads(text)
         return {str(server): str(key) for server, key in stored.items()}
     except (ValueError, AttributeError):
-        message = f"the file of stored keys, {file}, has another content; remove it and log in again"
+        message = f"the file of stored keys, {file}, has unexpected content; remove it and log in again"
         raise NoonmarkError(message) from None
 
 

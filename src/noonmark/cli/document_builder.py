@@ -331,7 +331,7 @@ def _retry(options: PolicyOptions, before: object) -> dict[str, Any] | None:
 
 
 def _attempts(retries: int) -> int:
-    from noonmark.core.policies.options import MAX_RETRIES, RETRY_RULE  # noqa: PLC0415 - slow to load
+    from noonmark.core.policies.options import MAX_RETRIES, RETRY_RULE
 
     if not 0 <= retries <= MAX_RETRIES:
         raise InvalidRequest(f"{RETRY_RULE}, not {shown(retries)}", field="--retries")

@@ -22,7 +22,7 @@ SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decim
 _DURATION = re.compile(r"(\d{1,12}(?:\.\d{1,9})?|\.\d{1,9})\s?(ms|s|m|h|d)?", re.ASCII)
 
 
-def read_document(name: str) -> Any:  # noqa: ANN401 - any JSON; the core's parsers check it
+def read_document(name: str) -> Any:
     """Read JSON from a file, or from stdin for `-`."""
     raw = read_bytes(None if name == "-" else name, MAX_BYTES + 1, field=name)
     if len(raw) > MAX_BYTES:
@@ -42,12 +42,12 @@ def read_bytes(name: str | None, limit: int, *, field: str) -> bytes:
         with Path(name).open("rb") as file:
             return file.read(limit)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound("there is no such file", field=field) from None
+        raise NotFound("no such file", field=field) from None
     except OSError as error:
         raise NoonmarkError(f"cannot be read: {error.strerror}", field=field) from None
 
 
-def parse_json(text: str, *, field: str = "") -> Any:  # noqa: ANN401 - as above
+def parse_json(text: str, *, field: str = "") -> Any:
     """Parse a JSON text; raises InvalidSchedule with the field for anything else."""
     try:
         return json.loads(
@@ -62,7 +62,7 @@ def parse_json(text: str, *, field: str = "") -> Any:  # noqa: ANN401 - as above
         raise InvalidSchedule("is nested too deeply", field=field) from None
 
 
-def parse_optional_json(text: str | None, field: str) -> Any:  # noqa: ANN401 - as above
+def parse_optional_json(text: str | None, field: str) -> Any:
     """The JSON of an option; None if it is not given."""
     return None if text is None else parse_json(text, field=field)
 
@@ -123,7 +123,7 @@ def _instant_or_distance(text: str | None, field: str, *, sign: int) -> str | No
             return to_text(parse_instant(text))
         except ValueError as error:
             raise InvalidRequest(f"{error}, or a duration such as 2h", field=field) from None
-    from noonmark.clocks import SystemClock  # noqa: PLC0415 - an instant needs no clock
+    from noonmark.clocks import SystemClock
 
     distance = sign * round(parse_duration(text, field=field) * SECOND)
     return to_text(min(MAX_INSTANT, max(MIN_INSTANT, SystemClock().micros() + distance)))

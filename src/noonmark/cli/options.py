@@ -123,7 +123,7 @@ class ScheduleSelection:
         1_000
     )
     dry_run: Annotated[
-        bool, Parameter(negative=(), group=SELECTION, show_default=False, help="Only show what is selected.")
+        bool, Parameter(negative=(), group=SELECTION, show_default=False, help="Only show the selection.")
     ] = False
 
 
@@ -187,7 +187,7 @@ class TargetOptions:
     emit: Annotated[Text, Parameter(group=TARGET, help="An event of this type.")] = None
     ping: Annotated[
         Text,
-        Parameter(group=TARGET, help="A call by a job that runs elsewhere, at most so long after it is due: 10m."),
+        Parameter(group=TARGET, help="A ping from a job that runs elsewhere, at most this long after it is due: 10m."),
     ] = None
 
 
@@ -236,7 +236,7 @@ class PolicyOptions:
         Parameter(
             group=POLICIES,
             show_default=False,
-            help="Pause it when an hour costs so many times as much as its past hours; 0: never.",
+            help="Pause it when an hour costs more than this many times its usual hours; 0: never.",
         ),
     ] = None
     max_identical_results: Annotated[

@@ -103,7 +103,7 @@ def progress_bar(title: str, total: int | None) -> Iterator[Callable[[int], None
     if total is None or not sys.stderr.isatty():
         yield lambda _: None
         return
-    from click import progressbar  # noqa: PLC0415 - only for a terminal
+    from click import progressbar
 
     with progressbar(length=total, label=title, file=sys.stderr) as bar:
         yield bar.update

@@ -113,7 +113,7 @@ class Field:
             ARGUMENTS if self.is_positional else OPTIONS, -1 if self.is_positional else 0
         )
 
-    def value(self, given: Any) -> Any:  # noqa: ANN401 - of any kind
+    def value(self, given: Any) -> Any:
         """What was given, as the function takes it."""
         return self.kind(given) if self.is_repeatable and not self.is_variadic else given
 
@@ -281,7 +281,7 @@ class CommandGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands that begin so; no command is loaded for it."""
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks for it
+        from click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
@@ -294,7 +294,7 @@ class CommandGroup(click.Group):
 
 def suggestion(word: str, known: Iterable[str]) -> str:
     """A sentence that names the closest of the known words; nothing if none is close."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+    from difflib import get_close_matches
 
     names = {one.lstrip("-"): one for one in known}  # dashes would make short options alike
     close = get_close_matches(word.lstrip("-"), names, n=1)
@@ -305,12 +305,12 @@ def _is_option(word: str) -> bool:
     return word.startswith("-") and word != "-" and _NUMBER.fullmatch(word) is None
 
 
-def _hints(function: Any) -> dict[str, tuple[Any, Parameter]]:  # noqa: ANN401 - a function or a dataclass
+def _hints(function: Any) -> dict[str, tuple[Any, Parameter]]:
     """The type of each argument or field, and what its annotation says."""
     return {name: _split(hint) for name, hint in get_type_hints(function, include_extras=True).items()}
 
 
-def _split(hint: Any) -> tuple[Any, Parameter]:  # noqa: ANN401 - a type
+def _split(hint: Any) -> tuple[Any, Parameter]:
     if get_origin(hint) is not Annotated:
         return hint, Parameter()
     kind, *parameters = get_args(hint)
@@ -320,7 +320,7 @@ def _split(hint: Any) -> tuple[Any, Parameter]:  # noqa: ANN401 - a type
     return kind, Parameter(**merged)
 
 
-def _kind(hint: Any) -> type:  # noqa: ANN401 - a type
+def _kind(hint: Any) -> type:
     """str, int, bool, tuple or list; of a union with None, the other one."""
     if get_origin(hint) in (Union, UnionType):
         [hint] = [part for part in get_args(hint) if part is not type(None)]
@@ -355,7 +355,7 @@ def _completion(
         return None
 
     def complete_word(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG001 - as Click calls it
-        from click.shell_completion import CompletionItem  # noqa: PLC0415 - only a shell asks for it
+        from click.shell_completion import CompletionItem
 
         given = {each.names[0]: ctx.params.get(each.dest) for each in command.fields}
         return [CompletionItem(word) for word in command.completer(complete, given, incomplete)]

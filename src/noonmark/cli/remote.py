@@ -107,7 +107,7 @@ def connect(connection: Connection, *, timeout: float | None = None, is_agent: b
 
 
 def _server(connection: Connection, timeout: float | None) -> Remote:
-    from noonmark.client import Client  # noqa: PLC0415 - --store needs no HTTP client
+    from noonmark.client import Client
 
     address = connection.server or os.environ.get(SERVER_VARIABLE) or DEFAULT_SERVER
     key = find_key(connection, address)
@@ -149,7 +149,7 @@ def push_or_find(remote: Remote, bundle: str) -> dict[str, Any]:
     try:
         return remote.call("bundle/get", {"bundle_id": bundle})
     except (NotFound, InvalidRequest):
-        raise NotFound("there is no such file or folder, and no bundle with that id", field=bundle) from None
+        raise NotFound("no such file or folder, and no bundle with that id", field=bundle) from None
 
 
 class ByName:
@@ -201,7 +201,7 @@ class ServerRemote:
 
     def upload(self, file: str, *, key: str | None, **metadata: str | None) -> dict[str, Any]:
         """Send a file to the server."""
-        from noonmark.client import uploads  # noqa: PLC0415 - as the client itself
+        from noonmark.client import uploads
 
         with self._advice():
             upload = self._client.upload(file, idempotency_key=key, **metadata)
@@ -214,7 +214,7 @@ class ServerRemote:
 
     def push(self, path: str, *, bundle_id: str | None = None, declare: bool = True) -> dict[str, Any]:
         """Push a bundle to the server."""
-        from noonmark.client import bundles  # noqa: PLC0415 - as the client itself
+        from noonmark.client import bundles
 
         with self._advice():
             return bundles.document(self._client.push_bundle(path, bundle_id=bundle_id, declare=declare))
@@ -253,10 +253,10 @@ class StoreRemote:
 
     def __init__(self, url: str, tenant: str | None = None, *, is_agent: bool = False) -> None:
         """Prepare the store; the first call opens it. Its schema is never upgraded here."""
-        from noonmark.clocks import SystemClock  # noqa: PLC0415 - --server needs none of these
-        from noonmark.operations.service import LOCAL  # noqa: PLC0415 - likewise
-        from noonmark.operations.table import perform  # noqa: PLC0415 - likewise
-        from noonmark.wiring import MEMORY, file_of  # noqa: PLC0415 - likewise
+        from noonmark.clocks import SystemClock
+        from noonmark.operations.service import LOCAL
+        from noonmark.operations.table import perform
+        from noonmark.wiring import MEMORY, file_of
 
         if url == MEMORY:
             raise InvalidRequest("is lost when this command ends; name a durable store", field="--store")
@@ -272,9 +272,9 @@ class StoreRemote:
 
     def _make_service(self, *, creates_file: bool) -> Service:
         """The service over a store that is not open yet."""
-        from noonmark.operations.service import BundleLimits, Service  # noqa: PLC0415 - --server needs none of these
-        from noonmark.ports.runtime import Timing  # noqa: PLC0415 - likewise
-        from noonmark.wiring import disk_space, fresh_id, make_store, zone_data_version  # noqa: PLC0415 - likewise
+        from noonmark.operations.service import BundleLimits, Service
+        from noonmark.ports.runtime import Timing
+        from noonmark.wiring import disk_space, fresh_id, make_store, zone_data_version
 
         return Service(
             store=make_store(self._url, self._clock, migrates=False, creates_file=creates_file),
@@ -314,8 +314,8 @@ class StoreRemote:
 
     def push(self, path: str, *, bundle_id: str | None = None, declare: bool = True) -> dict[str, Any]:
         """Push a bundle into the store."""
-        from noonmark.client import bundles, uploads  # noqa: PLC0415 - few commands push
-        from noonmark.operations.bundles import Intake  # noqa: PLC0415 - likewise
+        from noonmark.client import bundles, uploads
+        from noonmark.operations.bundles import Intake
 
         with bundles.open_bundle(path) as stream:
             self._open(PUSH)
@@ -330,8 +330,8 @@ class StoreRemote:
     @contextmanager
     def node(self, occurrence_id: str) -> Iterator[None]:
         """Run the occurrence in this process."""
-        from noonmark.embedded.scheduler import Scheduler  # noqa: PLC0415 - few commands run anything
-        from noonmark.server.config import load  # noqa: PLC0415 - likewise
+        from noonmark.embedded.scheduler import Scheduler
+        from noonmark.server.config import load
 
         logging.getLogger("noonmark").addHandler(logging.NullHandler())  # the command says itself what happened
         keys = load({}, os.environ).settings
@@ -348,7 +348,7 @@ class StoreRemote:
 
 
 def _tenant(name: str) -> str:
-    from noonmark.core.api_key import tenant_name  # noqa: PLC0415 - most commands name none
+    from noonmark.core.api_key import tenant_name
 
     try:
         return tenant_name(name)
@@ -358,9 +358,9 @@ def _tenant(name: str) -> str:
 
 def _with_keys(service: Service) -> Service:
     """The service with the keys that a server started here would use."""
-    from noonmark.core.signatures import KeySettings  # noqa: PLC0415 - other operations need no settings
-    from noonmark.server.config import load  # noqa: PLC0415 - likewise
-    from noonmark.wiring import make_seal  # noqa: PLC0415 - likewise
+    from noonmark.core.signatures import KeySettings
+    from noonmark.server.config import load
+    from noonmark.wiring import make_seal
 
     settings = load({}, os.environ).settings
     keys = KeySettings(signing_key=settings.signing_key, secret_key=settings.secret_key)

@@ -109,7 +109,7 @@ def read_files(
     return files
 
 
-def escape_variables(value: Any) -> Any:  # noqa: ANN401 - JSON
+def escape_variables(value: Any) -> Any:
     """A value as a file must have it, so that its texts are read as they are."""
     if isinstance(value, dict):
         return {name: escape_variables(each) for name, each in value.items()}
@@ -135,13 +135,13 @@ def _paths(name: str) -> list[str]:
 def read_one(name: str, what: str) -> dict[str, Any]:
     """Read the one object of a .yaml, .json or .toml file, or of standard input."""
     try:
-        found = [value for value, _ in _parse(name)]
+        documents = [value for value, _ in _parse(name)]
     except InvalidSchedule as error:
         problems = [Problem(_place(name, problem.field, {}), problem.message) for problem in error.problems]
         raise refusal(problems) from None
-    if len(found) != 1 or not isinstance(found[0], dict):
+    if len(documents) != 1 or not isinstance(documents[0], dict):
         raise InvalidSchedule(f"must have one document, with {what}", field=name)
-    return found[0]
+    return documents[0]
 
 
 def _parse(name: str) -> list[tuple[Any, Mapping[str, int]]]:
@@ -160,14 +160,14 @@ def _parse(name: str) -> list[tuple[Any, Mapping[str, int]]]:
         return [(parse_json(text), {})]
     if suffix == ".toml":
         return [(_parse_toml(text), {})]
-    from noonmark.cli.yaml_documents import parse_yaml  # noqa: PLC0415 - PyYAML is slow to load
+    from noonmark.cli.yaml_documents import parse_yaml
 
     return [(value, lines) for value, lines in parse_yaml(text) if value is not None]
 
 
-def _parse_toml(text: str) -> Any:  # noqa: ANN401 - any document
-    import tomllib  # noqa: PLC0415 - other formats do not need it
-    from datetime import date, time  # noqa: PLC0415 - likewise
+def _parse_toml(text: str) -> Any:
+    import tomllib
+    from datetime import date, time
 
     def plain(value: object) -> object:
         """Instants as text; TOML has a type for them."""
@@ -233,14 +233,14 @@ def _add_workflows(
     """Add the definitions of one document; returns what is wrong with them."""
     if not isinstance(workflows, list):
         return [("workflows", f"must be an array of definitions, not {shown(workflows)}")]
-    found: list[tuple[str, str]] = []
+    problems: list[tuple[str, str]] = []
     for index, definition in enumerate(workflows):
         path = f"workflows[{index}]"
         if isinstance(definition, dict):
             files.add_workflow(definition, (name, path, lines))
         else:
-            found.append((path, f"must be an object, not {shown(definition)}"))
-    return found
+            problems.append((path, f"must be an object, not {shown(definition)}"))
+    return problems
 
 
 def _read_workflow_file(
@@ -251,13 +251,13 @@ def _read_workflow_file(
         return [Problem(name, f"must be the definition of a workflow, not {shown(value)}")]
     variables = _Variables(environment)
     filled: dict[str, Any] = variables.fill(value, "")
-    found = variables.problems
+    problems = variables.problems
     files.secrets |= variables.secrets
     if filled.keys() == {"workflows"}:
-        found += _add_workflows(files, name, filled["workflows"], lines)
+        problems += _add_workflows(files, name, filled["workflows"], lines)
     else:
         files.add_workflow(filled, (name, "", lines))
-    return [Problem(_place(name, path, lines), message) for path, message in found]
+    return [Problem(_place(name, path, lines), message) for path, message in problems]
 
 
 def _with_defaults(defaults: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class _Variables:
         self.problems: list[tuple[str, str]] = []
         self.secrets: set[str] = set()
 
-    def fill(self, value: Any, path: str) -> Any:  # noqa: ANN401 - JSON
+    def fill(self, value: Any, path: str) -> Any:
         """The value with all variables in its texts replaced; names of fields stay as they are."""
         if isinstance(value, dict):
             inside = f"{path}." if path else ""

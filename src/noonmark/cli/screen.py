@@ -38,12 +38,12 @@ def begin_frame() -> None:
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
     if os.name != "posix" or not sys.stdin.isatty():
-        from threading import Event  # noqa: PLC0415 - where no key can be read, Ctrl-C ends it
+        from threading import Event
 
         yield Event().wait
         return
-    import termios  # noqa: PLC0415 - only Unix has it
-    import tty  # noqa: PLC0415 - likewise
+    import termios
+    import tty
 
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)

@@ -95,7 +95,7 @@ class _Walk:
         self.lines: dict[str, int] = {}
         self._count = 0
 
-    def value(self, node: Any, path: str, depth: int) -> Any:  # noqa: ANN401 - any node, any JSON
+    def value(self, node: Any, path: str, depth: int) -> Any:
         """The value of a node at a path."""
         self._count += 1
         if self._count > MAX_VALUES or depth > MAX_DEPTH:
@@ -108,7 +108,7 @@ class _Walk:
             return [self.value(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(node.value)]
         return _scalar(node)
 
-    def _object(self, node: Any, path: str, depth: int) -> dict[str, Any]:  # noqa: ANN401 - a node
+    def _object(self, node: Any, path: str, depth: int) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -131,7 +131,7 @@ class _Walk:
         return merged | fields
 
 
-def _scalar(node: Any) -> Any:  # noqa: ANN401 - a node, and the value of a scalar
+def _scalar(node: Any) -> Any:
     tag, text = node.tag, str(node.value)
     is_scalar = isinstance(node, yaml.ScalarNode)
     if is_scalar and tag == f"{_TAG}str":
@@ -146,5 +146,5 @@ def _scalar(node: Any) -> Any:  # noqa: ANN401 - a node, and the value of a scal
     return float(text) if tag == f"{_TAG}float" else int(text, _BASES.get(text[:2], 10))
 
 
-def _position(mark: Any) -> str:  # noqa: ANN401 - a mark of PyYAML
+def _position(mark: Any) -> str:
     return "" if mark is None else f" (line {mark.line + 1}, column {mark.column + 1})"

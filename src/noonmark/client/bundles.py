@@ -43,7 +43,7 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         stream = place.open("rb")
     except FileNotFoundError:
-        raise NotFound("there is no such file or folder", field=str(path)) from None
+        raise NotFound("no such file or folder", field=str(path)) from None
     except OSError as error:
         raise InvalidRequest(f"cannot be read: {error.strerror}", field=str(path)) from None
     with stream:
@@ -53,12 +53,12 @@ def open_bundle(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 def _pack(folder: Path, archive: BinaryIO) -> None:
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
         for path in _files(folder):
-            found, name = path.lstat(), path.relative_to(folder).as_posix()
-            if not stat.S_ISREG(found.st_mode):
+            status, name = path.lstat(), path.relative_to(folder).as_posix()
+            if not stat.S_ISREG(status.st_mode):
                 raise InvalidBundle("is a link, or no file: a bundle has files only", field=name)
             info = zipfile.ZipInfo(name, _EPOCH)
             info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = (stat.S_IFREG | (0o755 if found.st_mode & stat.S_IXUSR else 0o644)) << 16
+            info.external_attr = (stat.S_IFREG | (0o755 if status.st_mode & stat.S_IXUSR else 0o644)) << 16
             with path.open("rb") as source, packed.open(info, "w") as to:
                 while data := source.read(1_048_576):
                     to.write(data)

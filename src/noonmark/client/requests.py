@@ -162,7 +162,7 @@ class Selection(TypedDict, total=False):
     limit: int
     """A selection of more schedules is refused: 1,000 by default."""
     dry_run: bool
-    """Only report what is selected."""
+    """Only report the selection."""
     reason: str
 
 
@@ -317,7 +317,7 @@ def delete(
 def run_now(
     schedule_id: str,
     *,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     overlap: str | Document | None = None,
     key: str | None = None,
     reason: str | None = None,
@@ -366,7 +366,7 @@ def label_many(
 
 def run_many(
     *,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     overlap: str | Document | None = None,
     key: str | None = None,
     **selection: Unpack[Selection],
@@ -540,7 +540,7 @@ def run(run_id: str) -> Request[Run]:
 def complete(
     occurrence_id: str,
     *,
-    result: Any = None,  # noqa: ANN401 - JSON
+    result: Any = None,
     usage: Document | None = None,
     token: str | None = None,
 ) -> Request[Occurrence]:
@@ -564,7 +564,7 @@ def cancel(occurrence_id: str, *, reason: str | None = None) -> Request[Occurren
 
 def emit(
     event_type: str,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     *,
     source: str | None = None,
     event_id: str | None = None,
@@ -682,7 +682,7 @@ def run_workflow(
     inputs: Document | None = None,
     *,
     version: int | None = None,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     key: str | None = None,
     reason: str | None = None,
 ) -> Request[WorkflowRun]:
@@ -752,7 +752,7 @@ def session_messages(
 ) -> Listing[Message]:
     """List the messages of a session in their order, or newest first.
 
-    With `after`, only those with a higher number: what was said since.
+    With `after`, only those with a higher number.
     """
     arguments = to_arguments(
         session_id=session_id,
@@ -841,7 +841,7 @@ def deny(approval_id: str, *, comment: str | None = None) -> Request[Approval]:
 def halt(
     *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
 ) -> Request[NewHalt]:
-    """Halt: nothing starts any more, not even what is made later, and what runs is cancelled.
+    """Halt: running occurrences are cancelled, and nothing starts, schedules created later included.
 
     With labels, only schedules that have all of them; with the id of a session or a schedule as `lineage`, only that
     one and every schedule and session that it made, directly or not; otherwise everything of the tenant.
@@ -856,7 +856,7 @@ def unhalt(
     lineage: str | None = None,
     reason: str | None = None,
 ) -> Request[list[Halt]]:
-    """Lift a halt, or all with these labels or this lineage: fires are normal then, and what was skipped stays so."""
+    """Lift a halt, or all with these labels or this lineage. Skipped fires stay skipped."""
     arguments = to_arguments(halt_id=halt_id, labels=labels, lineage=lineage, reason=reason)
     return rest_request("halt/lift", _all("lifted", Halt), arguments)
 
@@ -872,17 +872,17 @@ def proposals(*, page_size: int | None = None) -> Listing[Proposal]:
 
 
 def proposal(schedule_id: str) -> Request[Proposal]:
-    """Get what is proposed for a schedule, with what would change."""
+    """Get the proposal for a schedule, with its changes."""
     return rest_request("schedule/proposal", _one(Proposal), {"schedule_id": schedule_id})
 
 
 def approve_schedule(schedule_id: str, *, comment: str | None = None) -> Request[Schedule]:
-    """Approve what is proposed for a schedule: it is in force, and planned, from now on."""
+    """Approve a proposal: it takes effect now, and the schedule is planned."""
     return rest_request("schedule/approve", _one(Schedule), to_arguments(schedule_id=schedule_id, comment=comment))
 
 
 def deny_schedule(schedule_id: str, *, comment: str | None = None) -> Request[Schedule]:
-    """Deny what is proposed for a schedule: a proposed schedule is deleted, any other stays as it is."""
+    """Deny a proposal: a proposed schedule is deleted, any other stays unchanged."""
     return rest_request("schedule/deny", _one(Schedule), to_arguments(schedule_id=schedule_id, comment=comment))
 
 
@@ -898,7 +898,7 @@ def set_budget(  # noqa: PLR0913 - as the operation
     require_approval: bool | None = None,
     when_exhausted: str | None = None,
 ) -> Request[Budget]:
-    """Set a budget. The one of the same period is replaced, and what is spent stays spent: so it is topped up.
+    """Set a budget. It replaces the one of the same period and keeps its spend, which is how to top up a budget.
 
     `scope` is tenant, user, schedule or session; `period` is day, month or total.
     """
@@ -917,12 +917,12 @@ def set_budget(  # noqa: PLR0913 - as the operation
 
 
 def budgets(*, scope: str | None = None, id: str | None = None, page_size: int | None = None) -> Listing[Budget]:  # noqa: A002 - as the operation
-    """List budgets by scope, id and period, each with what is spent of it."""
+    """List budgets by scope, id and period, each with its spend."""
     return _listing("budget/list", "budgets", Budget, to_arguments(scope=scope, id=id, limit=page_size))
 
 
 def delete_budget(scope: str, id: str, *, period: str | None = None) -> Request[list[Budget]]:  # noqa: A002 - as the operation
-    """Delete the budget of a period, or all budgets of an owner. What was spent stays in the reports."""
+    """Delete the budget of a period, or all budgets of an owner. Their spend stays in the reports."""
     return rest_request("budget/delete", _all("deleted", Budget), to_arguments(scope=scope, id=id, period=period))
 
 
@@ -1008,7 +1008,7 @@ def bundle(bundle_id: str) -> Request[BundleDetails]:
 def run_bundle(
     bundle_id: str,
     *,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     key: str | None = None,
 ) -> Request[Occurrence]:
     """Run a bundle now, without a schedule. The same key again returns the same occurrence."""
@@ -1089,7 +1089,7 @@ def whoami() -> Request[Identity]:
 
 
 def limits() -> Request[LimitList]:
-    """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
+    """Get the limits of the caller, and how much of each is used. Anything not listed is unlimited."""
     return rest_request("limits/get", _one(LimitList), {})
 
 
@@ -1182,7 +1182,7 @@ def trends(
 
 
 def overview(*, timezone: str | None = None) -> Request[Overview]:
-    """Get the numbers of the day: fires, lateness, failures, runs, schedules, spend, nodes, and what needs a look."""
+    """Get today's figures: fires, lateness, failures, runs, schedules, spend, nodes, and what needs attention."""
     return rest_request("overview", _one(Overview), to_arguments(timezone=timezone))
 
 

@@ -113,19 +113,19 @@ def fresh_key() -> str:
     return f"client-{token_hex(16)}"
 
 
-def to_arguments(**arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON, or what is written as JSON
+def to_arguments(**arguments: Any) -> dict[str, Any]:
     """The arguments that are not None, as JSON."""
     return {name: _argument(name, value) for name, value in arguments.items() if value is not None}
 
 
-def _argument(name: str, value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
+def _argument(name: str, value: Any) -> Any:
     try:
         return to_json(value)
     except ValueError as error:  # a naive datetime
         raise InvalidRequest(str(error), field=name) from None
 
 
-def to_json(value: Any) -> Any:  # noqa: ANN401 - JSON, or what is written as JSON
+def to_json(value: Any) -> Any:
     """A value as JSON: an instant as text, a trigger as its document."""
     if isinstance(value, datetime):
         return to_text(to_micros(value))
@@ -171,7 +171,7 @@ def key_header(name: str, key: object) -> dict[str, str]:
     return {"Idempotency-Key": key}
 
 
-def _query(name: str, value: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
+def _query(name: str, value: Any) -> list[tuple[str, str]]:
     """An argument as parameters of a query."""
     if isinstance(value, bool):
         return [(name, "true" if value else "false")]
@@ -243,7 +243,7 @@ def read_error(document: Document) -> NoonmarkError:
     return error
 
 
-def _document(response: httpx2.Response) -> Any:  # noqa: ANN401 - whatever came
+def _document(response: httpx2.Response) -> Any:
     """The JSON of an answer; None if it is not JSON."""
     try:
         return json.loads(response.content)
@@ -263,6 +263,6 @@ def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreach
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return Unreachable(f"the certificate of {where} is not trusted ({error})")
     if isinstance(error, NOT_SENT):
-        return Unreachable(f"there is no server at {where} ({type(error).__name__}: {error}); is `noonmark serve` up?")
+        return Unreachable(f"cannot connect to {where} ({type(error).__name__}: {error}); is `noonmark serve` running?")
     known = "" if request.http.method == "GET" else "; the request may or may not have been performed"
     return Unreachable(f"{where} did not answer ({type(error).__name__}: {error}){known}")

@@ -36,7 +36,7 @@ def open_source(file: File) -> Iterator[BinaryIO]:
     try:
         stream = Path(file).open("rb")  # noqa: SIM115 - it is closed below
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound("there is no such file", field=str(file)) from None
+        raise NotFound("no such file", field=str(file)) from None
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"cannot be read: {_reason(error)}", field=str(file)) from None
     with stream:
@@ -73,7 +73,7 @@ def _reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
 
 
-def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:  # noqa: ANN401 - whatever a program gives
+def _open_for_bytes(file: Any, field: str, does: str) -> BinaryIO:
     """Check that a file is open for bytes."""
     if isinstance(file, io.TextIOBase):
         mode = "rb" if does == "read" else "wb"

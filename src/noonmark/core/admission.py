@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.agents.turns import turn_limits
 from noonmark.core.budgets.budget import Refused, WhenExhausted
-from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.frozen import fast_frozen
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
@@ -75,7 +75,7 @@ class Place(StrEnum):
     BUDGET = "budget"
     """Room for its first call of a model."""
     HALT = "halt"
-    """Nobody has halted it."""
+    """It is not halted."""
     RUNAWAY = "runaway"
     """Its schedule is not a runaway."""
 

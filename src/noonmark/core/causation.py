@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Schedule
 
 MAX_DEPTH = 16
-"""The longest chain of events that set each other off."""
+"""The longest chain of events that trigger each other."""
 MAX_FACTS = 2
 """How many of them may be system events: one about work that no event triggered, and one about what that triggered."""
 MAX_OF_TYPE = 2
@@ -53,7 +53,7 @@ def why_not_emitted(chain: Chain, event_type: str, *, repeats: bool) -> str | No
     step to another stage does not, though its event be of the same type.
     """
     if chain.depth > MAX_DEPTH:
-        return f"it would be the last of {chain.depth} events that set each other off, and at most {MAX_DEPTH} may"
+        return f"it would be the last of {chain.depth} events that trigger each other, and at most {MAX_DEPTH} may"
     if repeats and chain.count(event_type) >= MAX_OF_TYPE:
         return (
             f"{MAX_OF_TYPE} of the events that led to it are of type {event_type!r} themselves, and no more may be: "
@@ -76,7 +76,7 @@ def why_not_requested(chain: Chain) -> str | None:
     """Why a run may not be asked for where its chain has led; None when it may."""
     if chain.depth <= MAX_DEPTH:
         return None
-    return f"it would be the last of {chain.depth} steps that set each other off, and at most {MAX_DEPTH} may"
+    return f"it would be the last of {chain.depth} steps that trigger each other, and at most {MAX_DEPTH} may"
 
 
 def chain_after(occurrence: Occurrence) -> Chain | None:

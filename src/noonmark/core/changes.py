@@ -388,8 +388,8 @@ def _deletion(schedule_id: str, stored: Stored) -> Change:
 
 
 def _foreign(schedule_id: str, owner: str | None) -> str:
-    whose = "is not managed by files" if owner is None else f"is managed by {shown(owner)}"
-    return f"the schedule {shown(schedule_id)} exists and {whose}; choose another id, or take it over with --adopt"
+    owner_text = "is not managed by files" if owner is None else f"is managed by {shown(owner)}"
+    return f"the schedule {shown(schedule_id)} exists and {owner_text}; choose another id, or take it over with --adopt"
 
 
 def differences(path: str, before: object, after: object) -> Iterator[FieldChange]:

@@ -96,7 +96,7 @@ class Reader:
         return self.read(name, boolean_value, default)
 
     def integer(self, name: str, default: Any = _REQUIRED, *, low: int = 0, high: int = 2**31 - 1) -> Any:
-        """A whole number in a range."""
+        """An integer in a range."""
         return self.read(name, lambda value: int(number_value(value, low, high, whole=True)), default)
 
     def number(self, name: str, default: Any = _REQUIRED, *, low: float = 0, high: float = 1e12) -> Any:
@@ -107,9 +107,9 @@ class Reader:
         """A length of time given in seconds, as microseconds; a century at the most."""
         return self.read(name, lambda value: seconds_to_micros(number_value(value, low, high)), default)
 
-    def instant(self, name: str, default: Any = None) -> Micros | Any:
+    def instant(self, name: str) -> Micros | Any:
         """An RFC 3339 instant as microseconds."""
-        return self.read(name, parse_instant, default)
+        return self.read(name, parse_instant, None)
 
     def choice(self, name: str, allowed: Mapping[str, E], default: Any = _REQUIRED) -> Any:
         """One of the names (or accepted aliases) in `allowed`."""
@@ -225,13 +225,13 @@ class Reader:
 
     def close(self) -> None:
         """Refuse unknown fields."""
-        known = self._asked
-        unknown = [name for name in self._fields if name not in known]
+        known_names = self._asked
+        unknown = [name for name in self._fields if name not in known_names]
         if unknown and not self._repeats:
-            self.problem("", f"has {len(unknown):,} unknown fields; allowed are {', '.join(sorted(known))}")
+            self.problem("", f"has {len(unknown):,} unknown fields; allowed are {', '.join(sorted(known_names))}")
             return
         for name in unknown[:MAX_UNKNOWN]:
-            self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known))}")
+            self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known_names))}")
         more = len(unknown) - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")

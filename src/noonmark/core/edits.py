@@ -81,11 +81,11 @@ def edit(
     has_same_times = _times(before.declaration) == _times(declaration)
     after = replace(after, revision=before.revision + 1, anchored=before.anchored if has_same_times else now)
     if before.phase is SchedulePhase.PAUSED:
-        swallowed, exhausted = _swallow(snapshot, now=now), is_used_up(after, snapshot.runs)
+        skipped, exhausted = _skip_paused(snapshot, now=now), is_used_up(after, snapshot.runs)
         # What the old rule's rows account for beyond now says nothing about the times of another one.
-        watermark = now if renewed else swallowed.watermark
+        watermark = now if renewed else skipped.watermark
         plan_at = None if before.pause is None else before.pause.until
-        return replace(swallowed, schedule=after, exhausted=exhausted, watermark=watermark, plan_at=plan_at)
+        return replace(skipped, schedule=after, exhausted=exhausted, watermark=watermark, plan_at=plan_at)
     if before.phase is SchedulePhase.COMPLETED and (renewed or _may_run_more(before.declaration, declaration)):
         after = replace(after, phase=step_schedule(before.phase, SchedulePhase.ACTIVE))
     return _move(snapshot, after, now=now, lookahead=lookahead)
@@ -128,7 +128,7 @@ def _pause_again(before: Pause | None, why: Pause) -> Pause:
 def plan_or_resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
     """Plan a schedule whose time to plan has come; a pause that has ended by then is resumed as of its end.
 
-    So what fell due after that end, while no node was there to resume it, is late and not swallowed.
+    So what fell due after that end, while no node was there to resume it, is late and not skipped.
     """
     schedule = snapshot.schedule
     ends = None if schedule.pause is None else schedule.pause.until
@@ -160,10 +160,10 @@ def ping(snapshot: Snapshot, *, is_start: bool, is_success: bool, now: Micros, l
 
 
 def resume(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> Plan:
-    """Plan from now on; what the pause swallowed is one `skipped/paused` row with a count."""
+    """Plan from now on; what the pause skipped is one `skipped/paused` row with a count."""
     active = replace(_step(snapshot.schedule, SchedulePhase.ACTIVE, now), pause=None)
-    swallowed = replace(_swallow(snapshot, now=now), schedule=active)
-    return look_ahead(swallowed, due_times={}, now=now, lookahead=lookahead)
+    skipped = replace(_skip_paused(snapshot, now=now), schedule=active)
+    return look_ahead(skipped, due_times={}, now=now, lookahead=lookahead)
 
 
 def delete(snapshot: Snapshot, *, now: Micros) -> Plan:
@@ -332,37 +332,37 @@ def _withdraw(snapshot: Snapshot, phase: Phase, reason: Reason, *, now: Micros) 
     )
 
 
-def _swallow(snapshot: Snapshot, *, now: Micros) -> Plan:
+def _skip_paused(snapshot: Snapshot, *, now: Micros) -> Plan:
     """Account for the fires of a paused schedule up to now."""
     schedule, trigger = snapshot.schedule, unaccounted(snapshot)
-    swallowing = Plan(snapshot=snapshot, watermark=max(snapshot.watermark, now))
+    skipping = Plan(snapshot=snapshot, watermark=max(snapshot.watermark, now))
     if (fire := owed(snapshot)) is not None:
         missed = Missed(count=1, first=fire.nominal, last=fire.nominal, reason=Reason.PAUSED)
         row = _with_pause(gap_row(schedule, missed, due=fire.nominal, phase=Phase.SKIPPED), schedule.pause)
-        return replace(swallowing, watermark=max(swallowing.watermark, fire.nominal), closed=(row,))
+        return replace(skipping, watermark=max(skipping.watermark, fire.nominal), closed=(row,))
     if trigger is None:
-        return swallowing
+        return skipping
     first, last = trigger.next_micros(snapshot.watermark), trigger.previous_micros(now + 1)
     if first is None or last is None or first > last:
-        return swallowing
+        return skipping
     count = trigger.count_micros(snapshot.watermark, now)
     missed = Missed(count=count, first=first, last=last, reason=Reason.PAUSED)
     row = gap_row(schedule, missed, due=due_at(trigger, schedule.uid, first), phase=Phase.SKIPPED)
-    return replace(swallowing, closed=(_with_pause(row, schedule.pause),))
+    return replace(skipping, closed=(_with_pause(row, schedule.pause),))
 
 
 def _with_pause(row: Occurrence, pause: Pause | None) -> Occurrence:
-    """A row that a pause has swallowed, with who paused the schedule and why, as far as that is known."""
+    """A row that a pause has skipped, with who paused the schedule and why, as far as that is known."""
     facts = {} if pause is None else {"paused_by": pause.by, "pause_reason": pause.reason}
-    known = {name: value for name, value in facts.items() if value is not None}
-    return replace(row, detail=json.dumps(known, sort_keys=True)) if known else row
+    pause_facts = {name: value for name, value in facts.items() if value is not None}
+    return replace(row, detail=json.dumps(pause_facts, sort_keys=True)) if pause_facts else row
 
 
 def _account(snapshot: Snapshot, *, now: Micros) -> _Until:
     """Close what is overdue, and list every fire up to now that is still to run."""
     schedule, trigger = snapshot.schedule, unaccounted(snapshot)
     if schedule.phase is SchedulePhase.PAUSED:
-        return _Until(closing=_swallow(snapshot, now=now))
+        return _Until(closing=_skip_paused(snapshot, now=now))
     if schedule.phase is SchedulePhase.COMPLETED:
         return _Until(closing=Plan(snapshot=snapshot, watermark=snapshot.watermark))
     closing = follow(close_overdue(snapshot, now=now), now=now)

@@ -223,7 +223,7 @@ class PayloadTooLarge(NoonmarkError):
 
 
 class AnswerTooLarge(NoonmarkError):
-    """The answer to a batch is too large; this part of it was not carried out."""
+    """The answer to a batch is too large; this part of it was not executed."""
 
     code = "answer_too_large"
 

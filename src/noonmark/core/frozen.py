@@ -21,15 +21,15 @@ _SET_CLASS = object.__dict__["__class__"].__set__
 """Changes the class of an object, past the guard of its present class."""
 
 
-def evolve(value: T, **changes: Any) -> T:  # noqa: ANN401 - the fields of the value
+def evolve(value: T, **changes: Any) -> T:
     """A copy of a value of a `fast_frozen` class with some fields changed; `__post_init__` is not called."""
     return _COPIES[type(value)](value, changes)  # type: ignore[no-any-return] # it is of that type
 
 
 def brief(value: object, **shown: int | str | None) -> str:
     """A value on one line: the given fields, without those that are None."""
-    known = (f"{name}={one if isinstance(one, int) else str(one)!r}" for name, one in shown.items() if one is not None)
-    return f"{type(value).__name__}({', '.join(known)})"
+    parts = (f"{name}={one if isinstance(one, int) else str(one)!r}" for name, one in shown.items() if one is not None)
+    return f"{type(value).__name__}({', '.join(parts)})"
 
 
 def fast_frozen(kind: type[T]) -> type[T]:

@@ -51,7 +51,7 @@ def is_hidden(schedule_id: str) -> bool:
 
 
 def visible_id(schedule_id: str) -> str | None:
-    """The id of a schedule; None if it is hidden, since nobody can do anything with it."""
+    """The id of a schedule; None if it is hidden."""
     return None if is_hidden(schedule_id) else schedule_id
 
 

@@ -185,10 +185,10 @@ def log_summary(kind: str, run: Run, reason: Reason, own_words: str | None = Non
         return f": {printable(own_words)} ({reason})"
     if is_unpinged(kind, reason):
         return f": no ping came in time ({reason})"
-    known = run.result if isinstance(run.result, Mapping) else {}
-    if isinstance(code := known.get("exit_code"), int):
+    result = run.result if isinstance(run.result, Mapping) else {}
+    if isinstance(code := result.get("exit_code"), int):
         return f": it {end_of_program(code)} ({reason})"
-    if isinstance(status := known.get("status"), int):
+    if isinstance(status := result.get("status"), int):
         return f": it was answered with status {status} ({reason})"
     if kind in ANSWERS and run.outcome is Outcome.FAILED:
         return f": there was no answer ({reason})"

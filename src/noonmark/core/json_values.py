@@ -190,7 +190,7 @@ def boolean_value(value: object) -> bool:
 
 def number_value(value: object, low: float, high: float, *, whole: bool = False) -> int | float:
     """A finite number in a range."""
-    kind = "a whole number" if whole else "a number"
+    kind = "an integer" if whole else "a number"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"must be {kind}, not {shown(value)}")
     if not low <= value <= high or (whole and value != int(value)):

@@ -30,7 +30,7 @@ _NOT_COMPARED = frozenset({"start_at_utc", "end_at_utc", "jitter_seconds"})
 """What two triggers may differ in and still be the same: when they begin and end, and their jitter."""
 _ENDS = frozenset({"end_at_utc", "end_at"})
 _INVISIBLE = "Cf"
-"""The category of characters that nobody sees, such as a zero-width space."""
+"""The category of invisible characters, such as a zero-width space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Lineage:
     fingerprint: str | None = None
     """What it does and when, as a digest; None unless an agent made it."""
     agent: str | None = None
-    """The agent at the beginning, whose hourly limit counts for everything that comes of it."""
+    """The agent at the beginning, whose hourly limit counts for all its descendants."""
     scopes: tuple[Scope, ...] | None = None
     """What its sessions may do at most, since those who made it could not do more; None if that is not narrowed."""
 
@@ -176,7 +176,7 @@ def refuse_clone(first: str) -> Conflict:
     )
 
 
-def with_end(trigger: object, limits: AgentLimits, *, now: Micros) -> Any:  # noqa: ANN401 - JSON, whatever it is
+def with_end(trigger: object, limits: AgentLimits, *, now: Micros) -> Any:
     """The document of a trigger that an agent declares, with the default end if it names none.
 
     The end is so long after now; after its first fire, if that is later still.
@@ -215,7 +215,7 @@ def fingerprint(document: Mapping[str, Any]) -> str:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=16, person=b"noonmark-clone").hexdigest()
 
 
-def _meaning(trigger: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def _meaning(trigger: dict[str, Any]) -> Any:
     try:
         parsed = parse_trigger(trigger, now=from_micros(0))
     except InvalidTrigger:  # none, or one that other bounds or zones have made
@@ -225,14 +225,14 @@ def _meaning(trigger: dict[str, Any]) -> Any:  # noqa: ANN401 - JSON
     return _unordered(_normal(trigger))
 
 
-def _unordered(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _unordered(value: Any) -> Any:
     """The same with lists in an order of their own: that of event types and of the values of a filter says nothing."""
     if isinstance(value, dict):
         return {name: _unordered(one) for name, one in value.items()}
     return sorted((_unordered(one) for one in value), key=repr) if isinstance(value, list) else value
 
 
-def _normal(value: Any) -> Any:  # noqa: ANN401 - JSON
+def _normal(value: Any) -> Any:
     if isinstance(value, str):
         visible = (one for one in unicodedata.normalize("NFKC", value) if unicodedata.category(one) != _INVISIBLE)
         return " ".join("".join(visible).split()).casefold()

@@ -168,7 +168,7 @@ class Declared(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def declaration(self) -> Any:  # noqa: ANN401 - a declaration, which is read with occurrences
+    def declaration(self) -> Any:
         """What it declares."""
 
 

@@ -144,9 +144,9 @@ def future_marks(horizon: Horizon, *, since: Micros, until: Micros, now: Micros,
     """
     schedule, trigger, after = horizon.schedule, timed_trigger(horizon.schedule), _stored_until(horizon)
     marks: list[Mark] = []
-    count, left = 0, horizon.runs_left
-    while after is not None and trigger is not None and len(marks) < limit and (left is None or count < left):
-        if left is None:  # what is before the span need not be counted
+    count, runs_left = 0, horizon.runs_left
+    while after is not None and trigger is not None and len(marks) < limit and (runs_left is None or count < runs_left):
+        if runs_left is None:  # what is before the span need not be counted
             after = max(after, since - 1)
         nominal = trigger.next_micros(after)
         if nominal is None or nominal >= until:
@@ -174,22 +174,22 @@ def future_counts(horizon: Horizon, edges: Sequence[Micros], *, now: Micros) -> 
 
     Buckets begin at the edges, and the last edge ends the last one. Fires are counted, not enumerated.
     """
-    trigger, after, left = timed_trigger(horizon.schedule), _stored_until(horizon), horizon.runs_left
+    trigger, after, runs_left = timed_trigger(horizon.schedule), _stored_until(horizon), horizon.runs_left
     counts: dict[tuple[int, MarkState], int] = {}
     if trigger is None or after is None:
         return counts
-    if left is not None:
-        left = max(0, left - trigger.count_micros(after, max(after, edges[0] - 1)))
+    if runs_left is not None:
+        runs_left = max(0, runs_left - trigger.count_micros(after, max(after, edges[0] - 1)))
     start = max(after + 1, edges[0])
     bucket = bisect_right(edges, start) - 1
-    while bucket < len(edges) - 1 and left != 0:
+    while bucket < len(edges) - 1 and runs_left != 0:
         state = MarkState.PLANNED if start > now else MarkState.QUEUED
         # A bucket in which now lies has two parts.
         end = min(edges[bucket + 1], now + 1) if state is MarkState.QUEUED else edges[bucket + 1]
         count = trigger.count_micros(start - 1, end - 1)
-        if left is not None:
-            count = min(count, left)
-            left -= count
+        if runs_left is not None:
+            count = min(count, runs_left)
+            runs_left -= count
         if count:
             counts[bucket, state] = count
         start, bucket = end, bucket + (end == edges[bucket + 1])

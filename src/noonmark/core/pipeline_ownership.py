@@ -1,4 +1,4 @@
-"""Pipelines: the schedules of a run belong to the node that runs it.
+"""Pipeline ownership: the schedules of a run belong to the node that runs it.
 
 The run deletes them when their stage has ended. If its process dies, another node deletes them. Their ids say whose
 they are. A schedule that a caller created under such an id is none of them, nor is one with a name.

@@ -190,7 +190,7 @@ def occurrence(  # noqa: PLR0913 - each is a field of its own
     caught_up: Micros | None = None,
     waiting_for: Reason | None = None,
     origin: Origin = TRIGGER,
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     overrides: Overrides | None = None,
 ) -> Occurrence:
     """A pending occurrence: a projection of the schedule's trigger, unless another origin asked for it."""

@@ -1,4 +1,4 @@
-"""Trust: what callers may change of a schedule that a program declared in its own process.
+"""Program ownership: what callers may change of a schedule that a program declared in its own process.
 
 Nodes do for such a schedule whatever it says, because the program could do it by itself. So a document that came over
 the network may decide when it runs and whether, but not what it calls or with what. A function that a server offers by

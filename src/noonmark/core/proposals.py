@@ -74,7 +74,7 @@ class Proposal:
 def why_not_decided(proposal: Proposal, *, user: str, key_id: str | None, is_agent: bool) -> str | None:
     """Why a caller may not approve a proposal; None if it may.
 
-    A person may approve what the own agent proposed. What a person proposed, another one approves.
+    A person may approve a proposal of their own agent. What a person proposed, another one approves.
     """
     if is_agent:
         return "a person decides; the key of an agent cannot"

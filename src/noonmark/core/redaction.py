@@ -47,9 +47,9 @@ class Redactor:
     def __init__(self, values: Iterable[str]) -> None:
         """Without values, nothing is redacted."""
         wholes = {one for value in values for one in (value, *_parts(value))}
-        known = {reading.lower() for whole in wholes for reading in _ends(whole)}
+        secret_texts = {reading.lower() for whole in wholes for reading in _ends(whole)}
         self._tails: dict[int, set[str]] = {}
-        for text in known:
+        for text in secret_texts:
             if len(text) >= SHORTEST:
                 tail = text[-TAIL:]
                 self._tails.setdefault(len(tail), set()).add(tail)
@@ -65,7 +65,7 @@ class Redactor:
         """The text, or a mask in place of all of it."""
         return MASK if self._tails and self.holds(text) else text
 
-    def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def json(self, value: Any) -> Any:
         """The same for every text in a JSON value, the names in objects and the numbers too."""
         if not self._tails:
             return value

@@ -121,7 +121,7 @@ def in_place_of(before: Run | None, run: Run) -> Run:
     return evolve(run, result=before.result) if before is not None and is_mute else run
 
 
-def output_text(result: Any, error: str | None) -> str:  # noqa: ANN401 - JSON
+def output_text(result: Any, error: str | None) -> str:
     """What a run left, as plain text: the output of a command, a text, or other results as JSON, and its error.
 
     A failed workflow has both: what its steps have returned, and which of them failed. What a program has written ends

@@ -293,7 +293,7 @@ def _schedule(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _detail(detail: str) -> Any:  # noqa: ANN401 - JSON
+def _detail(detail: str) -> Any:
     """The numbers behind a reason; a damaged record has none."""
     try:
         return json.loads(detail) if detail else {}

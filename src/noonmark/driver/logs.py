@@ -204,7 +204,7 @@ def rewound(schedule: Schedule, plan: Plan) -> None:
 
 
 def _ids(row: Occurrence) -> dict[str, str]:
-    """Fields to find all lines about an occurrence or a schedule; a hidden one is found by nobody."""
+    """Fields to find all lines about an occurrence or a schedule; a hidden one has no id to find it by."""
     return present(occurrence_id=row.id, schedule_id=visible_id(row.schedule_id))
 
 

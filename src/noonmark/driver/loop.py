@@ -32,12 +32,36 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+logger = logging.getLogger("noonmark.driver")
 
 FIRST_RETRY: Micros = SECOND // 10
 LONGEST_RETRY: Micros = 2 * SECOND
 """The pause doubles with each failure, up to this."""
 LAST_RETRY: Micros = 5 * SECOND
 """During shutdown, a step is given up once its backoff has grown to this."""
+LAST_REPORT_WAITS = 10
+"""How often, at the end, it waits for the report of a run that has ended."""
+LAST_PINGS: Micros = 2 * SECOND
+"""How long calls of URLs have to end when the loop stops."""
+PROGRESS_INTERVAL: Micros = SECOND
+REAP_INTERVAL: Micros = 10 * SECOND
+TAKEOVER_INTERVAL: Micros = SECOND // 2
+FRESHEN_INTERVAL: Micros = 3_600 * SECOND
+"""Files in a runtime folder that were not used for 6 hours may be removed, says the XDG specification."""
+GUARD_INTERVAL: Micros = 60 * SECOND
+RECONCILE_INTERVAL: Micros = 30 * SECOND
+FIRST_COMPARISON: Micros = SECOND // 8
+SETTLE_INTERVAL: Micros = SECOND // 200
+"""The time between two writes of ends that nothing waits for: one transaction instead of many small ones."""
+SETTLE_BATCH = 100
+"""Ends that are written at once, without waiting for the interval."""
+PACE: Micros = SECOND // 50
+"""The pause between two searches, unless the first found more than it could take. It turns many small transactions
+into one."""
+DOUBT_PAUSE: Micros = SECOND
+"""How often the store's clock is read while it is in doubt."""
+IDLE_PAUSE: Micros = SECOND // 4
+"""The pause after a search that found nothing although something was due: another node is about to take it."""
 
 
 class Retries:
@@ -87,33 +111,6 @@ class Retries:
     def _note(self, step: str, error: str, pause: Micros) -> None:
         self._node.note_failure(step, error)
         self._node.report([StoreFailed(step, error, pause)])
-
-
-logger = logging.getLogger("noonmark.driver")
-
-LAST_REPORT_WAITS = 10
-"""How often, at the end, it waits for the report of a run that has ended."""
-LAST_PINGS: Micros = 2 * SECOND
-"""How long calls of URLs have to end when the loop stops."""
-PROGRESS_INTERVAL: Micros = SECOND
-REAP_INTERVAL: Micros = 10 * SECOND
-TAKEOVER_INTERVAL: Micros = SECOND // 2
-FRESHEN_INTERVAL: Micros = 3_600 * SECOND
-"""Files in a runtime folder that were not used for 6 hours may be removed, says the XDG specification."""
-GUARD_INTERVAL: Micros = 60 * SECOND
-RECONCILE_INTERVAL: Micros = 30 * SECOND
-FIRST_COMPARISON: Micros = SECOND // 8
-SETTLE_INTERVAL: Micros = SECOND // 200
-"""The time between two writes of ends that nothing waits for: one transaction instead of many small ones."""
-SETTLE_BATCH = 100
-"""Ends that are written at once, without waiting for the interval."""
-PACE: Micros = SECOND // 50
-"""The pause between two searches, unless the first found more than it could take. It turns many small transactions
-into one."""
-DOUBT_PAUSE: Micros = SECOND
-"""How often the store's clock is read while it is in doubt."""
-IDLE_PAUSE: Micros = SECOND // 4
-"""The pause after a search that found nothing although something was due: another node is about to take it."""
 
 
 class Loop:

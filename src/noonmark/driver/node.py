@@ -276,8 +276,8 @@ class Node:
             tell(assignment)
 
     def _is_held(self, claim: Claim) -> bool:
-        held = self.held.get(claim.occurrence.id)
-        return held is not None and held.occurrence.fence == claim.occurrence.fence
+        current = self.held.get(claim.occurrence.id)
+        return current is not None and current.occurrence.fence == claim.occurrence.fence
 
 
 def _holds(occurrences: Iterable[Occurrence]) -> list[Lease]:

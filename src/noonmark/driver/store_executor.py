@@ -37,9 +37,9 @@ class Executor(Protocol):
     async def call(
         self,
         fn: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - those of the function
+        *args: Any,
         priority: Priority = Priority.NORMAL,
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,
     ) -> T:
         """The answer of `fn(*args, **kwargs)`."""
 
@@ -50,9 +50,9 @@ class InlineExecutor:
     async def call(
         self,
         fn: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - those of the function
+        *args: Any,
         priority: Priority = Priority.NORMAL,  # noqa: ARG002 - nothing waits here
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,
     ) -> T:
         """The answer of `fn(*args, **kwargs)`."""
         return fn(*args, **kwargs)
@@ -71,16 +71,16 @@ class StoreExecutor:
         self._max_threads = min(store.traits.max_concurrency, max_threads)
         self._queues: dict[Priority, deque[Call]] = {priority: deque() for priority in Priority}
         self._tickets: SimpleQueue[bool] = SimpleQueue()
-        """True for each queued call, whatever its priority. False ends a thread."""
+        """True for each queued call, of any priority. False ends a thread."""
         self._threads: list[Thread] = []
         self._pending = 0
 
     async def call(
         self,
         fn: Callable[..., T],
-        *args: Any,  # noqa: ANN401 - those of the function
+        *args: Any,
         priority: Priority = Priority.NORMAL,
-        **kwargs: Any,  # noqa: ANN401 - likewise
+        **kwargs: Any,
     ) -> T:
         """The answer of `fn(*args, **kwargs)`.
 

@@ -52,7 +52,7 @@ class Explanation:
             "steps": [step.to_document() for step in self.steps],
         }
 
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    def __getitem__(self, name: str) -> Any:
         return self.to_document()[name]
 
 
@@ -120,5 +120,5 @@ class EventMatches:
             "events": [event.to_document() for event in self.events],
         }
 
-    def __getitem__(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    def __getitem__(self, name: str) -> Any:
         return self.to_document()[name]

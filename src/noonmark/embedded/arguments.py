@@ -49,7 +49,7 @@ def signing_key_argument(signing_key: object) -> KeySettings:
 def limit_argument(limit: object) -> int | None:
     """How many entries to return; None is all."""
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise InvalidSchedule(f"must be a whole number from 0 on, or None for all, not {limit!r}", field="limit")
+        raise InvalidSchedule(f"must be an integer from 0 on, or None for all, not {limit!r}", field="limit")
     return limit
 
 
@@ -61,17 +61,17 @@ def event_type_argument(value: object) -> str | None:
         raise InvalidSchedule(str(error), field="event_type") from None
 
 
-def instant_argument(field: str, value: Any) -> Micros:  # noqa: ANN401 - judged here
+def instant_argument(field: str, value: Any) -> Micros:
     """An aware datetime."""
     return _instant(field, value, to_micros)
 
 
-def instant_or_text_argument(field: str, value: Any) -> Micros:  # noqa: ANN401 - judged here
+def instant_or_text_argument(field: str, value: Any) -> Micros:
     """An aware datetime, or an instant as text."""
     return _instant(field, value, parse_instant if isinstance(value, str) else to_micros)
 
 
-def _instant(field: str, value: Any, read: Callable[[Any], Micros]) -> Micros:  # noqa: ANN401 - judged by the reader
+def _instant(field: str, value: Any, read: Callable[[Any], Micros]) -> Micros:
     try:
         return read(value)
     except ValueError as error:
@@ -79,15 +79,15 @@ def _instant(field: str, value: Any, read: Callable[[Any], Micros]) -> Micros:  
 
 
 def count_argument(field: str, number: object, *, high: int | None = None) -> int:
-    """A whole number from 1 on."""
+    """An integer from 1 on."""
     if isinstance(number, int) and not isinstance(number, bool) and number >= 1 and (high is None or number <= high):
         return number
     allowed = "from 1 on" if high is None else f"from 1 to {high:,}"
-    raise InvalidSchedule(f"must be a whole number {allowed}, not {number!r}", field=field)
+    raise InvalidSchedule(f"must be an integer {allowed}, not {number!r}", field=field)
 
 
 def duration_argument(field: str, number: object, *, unit: int = 1, low: float = 0.001) -> Micros:
-    """A length of time, in units of so many seconds or as a `timedelta`."""
+    """A length of time, as a number of units of that many seconds or as a `timedelta`."""
     if isinstance(number, timedelta):
         number = number.total_seconds() / unit
     if not isinstance(number, int | float) or isinstance(number, bool) or not low <= number * unit <= MAX_SECONDS:

@@ -132,7 +132,7 @@ class AsyncScheduler:
         kwargs: Mapping[str, Any] | None = None,
         max_runs: int | None = None,
         *,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
         misfire: Misfire | MisfireName | MisfireDocument | None = None,
         retries: int | Retry | RetryDocument = 0,
@@ -199,7 +199,7 @@ class AsyncScheduler:
         method: str | None = None,
         headers: Mapping[str, str] | None = None,
         secret_headers: Mapping[str, str] | None = None,
-        body: Any = None,  # noqa: ANN401 - JSON
+        body: Any = None,
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
         completion_timeout_seconds: float | timedelta | None = None,
@@ -330,7 +330,7 @@ class AsyncScheduler:
         *,
         version: int | None = None,
         key: str | None = None,
-    ) -> Any:  # noqa: ANN401 - the results, or the id of the run
+    ) -> Any:
         """Run a workflow and return the result of each step by its id, or raise the error of the step that failed."""
         self._inner._use_current_loop()
         return await in_thread(self._inner.run_workflow, workflow_id, inputs, wait, version=version, key=key)
@@ -411,13 +411,13 @@ class AsyncScheduler:
         return self._inner.agent_tool(name=name) if func is None else self._inner.agent_tool(func, name=name)
 
     async def start(self) -> None:
-        """Run what is due: sync functions in threads, async ones on this event loop."""
+        """Run due occurrences: sync functions in threads, async ones on this event loop."""
         self._inner._use_current_loop()
         # Not here: another thread that starts it too would wait for this loop, and this loop for that thread.
         await in_thread(self._inner.start)
 
     async def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002, ASYNC109 - as in the field
-        """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back."""
+        """Start nothing more, and wait up to `timeout` seconds for runs; those that have not ended are handed back."""
         try:
             await in_thread(self._inner.stop, wait, timeout)
         except asyncio.CancelledError:  # the caller no longer waits, so what still runs is handed back
@@ -466,10 +466,10 @@ class AsyncScheduler:
     async def run_now(
         self,
         job_id: str | Job,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function returns
+    ) -> Any:
         """Run a schedule once more, now, and return its result, or raise its error."""
         self._inner._use_current_loop()
         return await in_thread(self._inner.run_now, job_id, payload, wait, overlap)
@@ -477,7 +477,7 @@ class AsyncScheduler:
     async def emit(
         self,
         event_type: str,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         source: str = "embedded",
         event_id: str | None = None,
     ) -> str:
@@ -615,7 +615,7 @@ class AsyncScheduler:
         skill_refs: list[Any] | None = None,
         additional_instructions: list[str] | None = None,
         key: str | None = None,
-    ) -> Any:  # noqa: ANN401 - the result, or the id of the occurrence
+    ) -> Any:
         """Send a message to a session and return the result of its turn, whose `text` is the answer."""
         self._inner._use_current_loop()
         return await in_thread(
@@ -680,13 +680,13 @@ class AsyncScheduler:
         )
 
     async def budgets(self, scope: BudgetScopeName | None = None, scope_id: str | Job | None = None) -> list[Budget]:
-        """The budgets by scope, id and period, each with what is spent of it."""
+        """The budgets by scope, id and period, each with its spend."""
         return await in_thread(self._inner.budgets, scope, scope_id)
 
     async def delete_budget(
         self, scope: BudgetScopeName, scope_id: str | Job, *, period: PeriodName | None = None
     ) -> list[Budget]:
-        """Delete the budget of a period, or of all periods, and return what was deleted."""
+        """Delete the budget of a period, or of all periods, and return those deleted."""
         return await in_thread(self._inner.delete_budget, scope, scope_id, period=period)
 
     async def usage(
@@ -704,7 +704,7 @@ class AsyncScheduler:
     async def halt(
         self, *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
     ) -> NewHalt:
-        """Halt: nothing starts any more, not even what is made later, and what runs is cancelled."""
+        """Halt: running occurrences are cancelled, and nothing starts, schedules created later included."""
         return await in_thread(self._inner.halt, labels=labels, lineage=lineage, reason=reason)
 
     async def unhalt(
@@ -719,7 +719,7 @@ class AsyncScheduler:
         return await in_thread(self._inner.unhalt, halt_id, labels=labels, lineage=lineage, reason=reason)
 
     async def halts(self) -> list[Halt]:
-        """What is halted, oldest first."""
+        """The halts, oldest first."""
         return await in_thread(self._inner.halts)
 
     async def set_secret(
@@ -767,12 +767,12 @@ class AsyncWorkflow:
         """The version that it is stored as; None until the store is opened."""
         return self._workflow._declared.version
 
-    async def run(self, /, **inputs: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    async def run(self, /, **inputs: Any) -> dict[str, Any]:
         """Run it with these inputs, and return the result of each step by its id."""
         self._scheduler._use_current_loop()
         return await in_thread(self._workflow.run, **inputs)
 
-    async def start(self, /, **inputs: Any) -> str:  # noqa: ANN401 - JSON
+    async def start(self, /, **inputs: Any) -> str:
         """Start a run with these inputs, and return its id at once."""
         return await in_thread(self._workflow.start, **inputs)
 
@@ -780,7 +780,7 @@ class AsyncWorkflow:
         """Create a schedule that runs its newest version with these inputs, and return the id of the schedule."""
         return await in_thread(self._workflow.schedule, inputs=inputs, **options)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the class has
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "_workflow" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self._workflow, name)
@@ -825,7 +825,7 @@ async def in_thread(call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
     return await answer
 
 
-def _call(answer: asyncio.Future[Any], call: Callable[..., Any], args: Any, kwargs: Any) -> None:  # noqa: ANN401
+def _call(answer: asyncio.Future[Any], call: Callable[..., Any], args: Any, kwargs: Any) -> None:
     result: Any = None
     error: BaseException | None = None
     try:

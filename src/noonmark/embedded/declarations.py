@@ -287,8 +287,8 @@ class Declarations:
         name = changes.get("function_name")
         if name is not None:
             check_name("function_name", name)
-        known = self._functions.find(name or target.function)
-        call = func if func is not None or known is None else known.call
+        function = self._functions.find(name or target.function)
+        call = func if func is not None or function is None else function.call
         if call is not None:
             check_callable(call)
             args, kwargs = changes.get("args", target.args), changes.get("kwargs", target.kwargs)
@@ -389,11 +389,11 @@ class Declarations:
         if not isinstance(name, str):
             return otherwise
         schedule_id = id_of_name(OWNER.user, name)
-        taken = self._store.find(OWNER.tenant, schedule_id)
-        while taken is not None and taken.schedule.declaration.name != name:
+        existing = self._store.find(OWNER.tenant, schedule_id)
+        while existing is not None and existing.schedule.declaration.name != name:
             # Computed as well, so that two processes that declare the name at once agree on the id.
             schedule_id = id_of_name(OWNER.user, f"{name}\0{schedule_id}")
-            taken = self._store.find(OWNER.tenant, schedule_id)
+            existing = self._store.find(OWNER.tenant, schedule_id)
         return schedule_id
 
     def _declare_again(

@@ -83,7 +83,7 @@ class FurtherOptions(TypedDict, total=False):
 
     description: str | None
     pause_on_failure: int | None
-    """Pause the schedule after so many failures in a row."""
+    """Pause the schedule after this many failures in a row."""
     runaway: RunawayDocument | None
     """Pause the schedule when it starts too often, spends too much, or repeats itself."""
     window: Window | WindowDocument | None
@@ -433,7 +433,7 @@ def dependencies(depends_on: object, id_of: Callable[[str | Job], str] | None = 
     return [_dependency(one, id_of) for one in depends_on]
 
 
-def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> Any:  # noqa: ANN401 - judged by the parser
+def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> Any:
     document = (
         {"schedule_id": upstream} if isinstance(upstream, str | Job) else as_document(upstream, option="depends_on")
     )

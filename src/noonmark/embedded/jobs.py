@@ -178,7 +178,7 @@ def _last_start(committed: Micros | None, run: Run | None) -> datetime | None:
     return from_micros(max(starts)) if starts else None
 
 
-def _result(run: Run | None) -> Any:  # noqa: ANN401 - JSON
+def _result(run: Run | None) -> Any:
     """A copy: a change by the caller must not reach the store."""
     return json_copy(run.result) if run is not None and run.outcome is Outcome.COMPLETED else None
 

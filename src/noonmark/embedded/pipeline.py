@@ -224,11 +224,11 @@ class JobPipeline:
     def _run_workflow(
         self, workflow_id: str, stages: tuple[_Stage, ...], is_cancelled: threading.Event
     ) -> list[list[Any]]:
-        """Run the stages as a workflow. Whoever no longer waits for it cancels it; a process that dies does not."""
+        """Run the stages as a workflow. A caller that no longer waits cancels it; a process that dies does not."""
         run_ids: set[str] = set()
         cancelled: set[str] = set()
         step_ids = _step_ids(stages)
-        told: set[str] = set()
+        reported_steps: set[str] = set()
 
         def look(run_id: str, records: Records) -> None:
             run_ids.add(run_id)
@@ -236,7 +236,7 @@ class JobPipeline:
                 cancelled.add(run_id)
                 with suppress(NoonmarkError):  # it may have ended
                     self._scheduler.cancel_workflow_run(run_id)
-            self._tell_ends(stages, step_ids, records, told)
+            self._tell_ends(stages, step_ids, records, reported_steps)
 
         version = self._store_workflow(workflow_id)
         try:
@@ -254,15 +254,15 @@ class JobPipeline:
         return [[results[step_id] for step_id in ids] for ids in step_ids]
 
     def _tell_ends(
-        self, stages: Sequence[_Stage], step_ids: Sequence[Sequence[str]], records: Records, told: set[str]
+        self, stages: Sequence[_Stage], step_ids: Sequence[Sequence[str]], records: Records, reported_steps: set[str]
     ) -> None:
         """Report the functions that have ended since the last time."""
         for stage, ids in zip(stages, step_ids, strict=True):
             for step_id in ids:
                 record = records.get((step_id, None))
-                if record is not None and has_run(record) and step_id not in told:
-                    told.add(step_id)
-                    self._tell(Progress(stage.name, len(told.intersection(ids)), len(ids)))
+                if record is not None and has_run(record) and step_id not in reported_steps:
+                    reported_steps.add(step_id)
+                    self._tell(Progress(stage.name, len(reported_steps.intersection(ids)), len(ids)))
 
     def _cancel(self, schedules: list[Schedule]) -> None:
         for schedule in schedules:
@@ -320,14 +320,14 @@ def _workflow_id(name: object) -> str:
 
 def _step_ids(stages: Sequence[_Stage]) -> list[list[str]]:
     """An id for each function of each stage: the stage and the function, and a number where that is not enough."""
-    known: Counter[str] = Counter()
-    return [[_step_id(stage, func, known) for func in stage.functions] for stage in stages]
+    name_counts: Counter[str] = Counter()
+    return [[_step_id(stage, func, name_counts) for func in stage.functions] for stage in stages]
 
 
-def _step_id(stage: _Stage, func: Callable[..., Any], known: Counter[str]) -> str:
+def _step_id(stage: _Stage, func: Callable[..., Any], name_counts: Counter[str]) -> str:
     plain = _NOT_IN_IDS.sub("_", f"{stage.name}-{getattr(func, '__name__', 'step')}")[:MAX_STEP_ID]
-    known[plain] += 1
-    return plain if known[plain] == 1 else f"{plain}--{known[plain]}"
+    name_counts[plain] += 1
+    return plain if name_counts[plain] == 1 else f"{plain}--{name_counts[plain]}"
 
 
 def _definition(workflow_id: str, stages: Sequence[_Stage]) -> dict[str, Any]:

@@ -25,15 +25,15 @@ def refer(functions: FunctionRegistry, func: Callable[..., Any], name: str | Non
     check_callable(func)
     if name is not None:
         check_name("function_name", name)
-    known = name or functions.name_of(func) or import_reference(func)
-    if known is None and is_durable:
+    reference = name or functions.name_of(func) or import_reference(func)
+    if reference is None and is_durable:
         shown = getattr(func, "__qualname__", repr(func))
         message = (
             f"{shown} cannot be found again by another process: pass a function of a module, or give it a name with "
             "function_name=... or register_function(name, func)"
         )
         raise InvalidSchedule(message, field="func")
-    return known or f"{getattr(func, '__qualname__', type(func).__qualname__)}#{id(func):x}"
+    return reference or f"{getattr(func, '__qualname__', type(func).__qualname__)}#{id(func):x}"
 
 
 def check_callable(func: object) -> None:
@@ -105,6 +105,6 @@ def same_name_elsewhere(func: Callable[..., Any]) -> str | None:
 def future_reference(functions: FunctionRegistry, func: Callable[..., Any]) -> str | None:
     """The reference that a function will have when its decorator has returned; None if its module will not have it."""
     check_callable(func)
-    known = functions.name_of(func)
+    registered = functions.name_of(func)
     # A method of an object is in no module; one of a class is there already.
-    return known or (import_reference(func) if inspect.ismethod(func) else declared_reference(func))
+    return registered or (import_reference(func) if inspect.ismethod(func) else declared_reference(func))

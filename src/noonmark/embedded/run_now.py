@@ -65,14 +65,14 @@ class Request:
     overlap: OverlapPolicy | None
 
 
-def read_request(schedule: Schedule, payload: Any, overlap: Overlap | OverlapName | OverlapDocument | None) -> Request:  # noqa: ANN401 - JSON
+def read_request(schedule: Schedule, payload: Any, overlap: Overlap | OverlapName | OverlapDocument | None) -> Request:
     """Judge the payload and the overlap policy of a call."""
     return Request(schedule, _payload(payload), _overlap(overlap))
 
 
 def run_now(
     runtime: Runtime, runner: Runner | None, new_runner: Callable[[], Runner], request: Request, *, wait: bool
-) -> Any:  # noqa: ANN401 - whatever the function returns
+) -> Any:
     """Add an occurrence and wait for its end; without a runner, one is made for this call."""
     if wait and runner is None:
         _check_function(runtime, request.schedule)
@@ -100,8 +100,8 @@ def add_and_wait(
     runner: Runner | None,
     new_runner: Callable[[], Runner],
     add: Callable[[Callable[[str], None]], Occurrence],
-) -> Any:  # noqa: ANN401 - whatever the run leaves
-    """Wait for the end of an occurrence; `add` calls what it is given with its id before it stores that."""
+) -> Any:
+    """Wait for the end of an occurrence; `add` calls its argument with the id before it stores the occurrence."""
     check_may_wait(runner)
     with any_runner(runner, new_runner) as used:
         on_end, ending, expected = used.loop.driver.node.on_end, Ending(), list[str]()
@@ -202,7 +202,7 @@ def _overlap(overlap: Overlap | OverlapName | OverlapDocument | None) -> Overlap
     return policy
 
 
-def _payload(payload: Any) -> Any:  # noqa: ANN401 - JSON
+def _payload(payload: Any) -> Any:
     """A payload that can be stored: JSON, within the limits."""
     problems: list[Problem] = []
     value = Reader({"payload": payload}, path="", code=InvalidSchedule.code, problems=problems).json("payload")
@@ -216,7 +216,7 @@ def _add(runtime: Runtime, occurrence: Occurrence) -> None:
         raise NotFound("the schedule was deleted", field="job_id")
 
 
-def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: Ending) -> Any:  # noqa: ANN401 - the result
+def _wait(runtime: Runtime, runner: Runner, occurrence: Occurrence, ending: Ending) -> Any:
     return result_of(runtime, wait_for_end(runtime, runner, occurrence, ending), ending.assignment)
 
 
@@ -261,7 +261,7 @@ def _check_time_passes(runtime: Runtime, stored: Occurrence) -> None:
         )
 
 
-def result_of(runtime: Runtime, stored: Occurrence, assignment: Assignment | None) -> Any:  # noqa: ANN401 - the result
+def result_of(runtime: Runtime, stored: Occurrence, assignment: Assignment | None) -> Any:
     """The result of an occurrence that has ended, or its error raised."""
     if stored.phase is not Phase.COMPLETED:
         _raise(runtime, stored, None if assignment is None else assignment.error)

@@ -103,7 +103,7 @@ _PAGE = 1_000
 
 
 class Scheduler:
-    """Stores schedules, and runs what is due between `start` and `stop`.
+    """Stores schedules, and runs them between `start` and `stop`.
 
     Every method works before `start` and after `stop`, from any thread. Several schedulers, in one process or in many,
     may share a durable store: each occurrence is run by one of them. A forked process has the scheduler too, not
@@ -150,7 +150,7 @@ class Scheduler:
         Instants are aware datetimes. With a `timezone`, every method and the triggers given to it also take naive
         ones, which are local times there: one that the clock skips is the first instant after the gap, one that it
         shows twice is the first of the two. Cron expressions and `daily` have the time zone that they name, by default
-        UTC, whatever the `timezone` of the scheduler is.
+        Always UTC, also with another `timezone` of the scheduler.
         """
         from noonmark.core.triggers.recurrence import zone_argument
         from noonmark.embedded.arguments import count_argument, duration_argument, signing_key_argument
@@ -215,7 +215,7 @@ class Scheduler:
         kwargs: Mapping[str, Any] | None = None,
         max_runs: int | None = None,
         *,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
         misfire: Misfire | MisfireName | MisfireDocument | None = None,
         retries: int | Retry | RetryDocument = 0,
@@ -241,7 +241,7 @@ class Scheduler:
         `CatchUpOne`, `CatchUpAll`, `CatchUpWithin` or `Spread`, and `retries` is a number or `Retry`; each may
         also be a name or a document. `timeout` and `jitter` are seconds or a `timedelta`.
 
-        Further options are `description`, `pause_on_failure` (after so many failures in a row), `runaway` (pause it
+        Further options are `description`, `pause_on_failure` (after that many failures in a row), `runaway` (pause it
         when it breaks a rule: `max_fires_per_hour`, `max_spend_factor`, `max_identical_results`), `concurrency` (a
         `Concurrency`: schedules with the same key run at most so many at a time; also as `concurrency_key` and
         `concurrency_limit`), `window` (a `Window`), `expected_seconds` (a run that takes longer is reported, and goes
@@ -312,7 +312,7 @@ class Scheduler:
         method: str | None = None,
         headers: Mapping[str, str] | None = None,
         secret_headers: Mapping[str, str] | None = None,
-        body: Any = None,  # noqa: ANN401 - JSON
+        body: Any = None,
         expected_statuses: Sequence[int | str] | None = None,
         retry_statuses: Sequence[int | str] | None = None,
         completion_timeout_seconds: float | timedelta | None = None,
@@ -484,8 +484,8 @@ class Scheduler:
 
         def reference(func: Callable[..., Any], *, is_being_defined: bool) -> str:
             # A class gets its name in its module only when the decorator has returned.
-            known = future_reference(self._functions, func) if is_being_defined else None
-            return refer(self._functions, func, known, is_durable=is_durable)
+            future = future_reference(self._functions, func) if is_being_defined else None
+            return refer(self._functions, func, future, is_durable=is_durable)
 
         def declare_now(source: str | type | None, *, is_being_defined: bool) -> Workflow:
             declared = declare(source, steps, options, partial(reference, is_being_defined=is_being_defined))
@@ -511,7 +511,7 @@ class Scheduler:
         """Store a definition of a workflow, and return its version; the newest definition again is that version.
 
         It is a document as `POST /workflows` takes it, in which a `target` or `compensate` may also be a function. Its
-        steps may do whatever this program may.
+        steps have the rights of this program.
         """
         from noonmark.embedded.references import refer
         from noonmark.embedded.step_functions import DefinitionBuilder
@@ -529,7 +529,7 @@ class Scheduler:
         *,
         version: int | None = None,
         key: str | None = None,
-    ) -> Any:  # noqa: ANN401 - the results, or the id of the run
+    ) -> Any:
         """Run the newest version of a workflow, or another one, and return the result of each step by its id.
 
         If a step fails, `RunFailed` is raised: its message and its `step_id` say which, and its cause is the exception
@@ -578,10 +578,10 @@ class Scheduler:
         """The newest version of each workflow, by id."""
         from noonmark.embedded.declarations import OWNER
 
-        found: list[WorkflowVersion] = []
-        while page := self._store.workflows(OWNER.tenant, _PAGE, after=found[-1].workflow_id if found else None):
-            found += page
-        return found
+        versions: list[WorkflowVersion] = []
+        while page := self._store.workflows(OWNER.tenant, _PAGE, after=versions[-1].workflow_id if versions else None):
+            versions += page
+        return versions
 
     def delete_workflow(self, workflow_id: str) -> None:
         """Delete a workflow with all its versions; runs that have begun go on. Conflict if a schedule names it."""
@@ -612,8 +612,8 @@ class Scheduler:
     def update(self, job_id: str | Job, func: Callable[..., Any] | None = None, **changes: Unpack[Options]) -> Job:
         """Change some options of a schedule, and leave the others; None restores the default. Returns the new state.
 
-        What is due from now on follows the new declaration. What runs already, or is due within 20 ms, finishes under
-        the old one.
+        Occurrences due from now on follow the new declaration. One that runs already, or is due within 20 ms, finishes
+        under the old one.
         """
         from noonmark.embedded.jobs import read_job
 
@@ -712,14 +712,14 @@ class Scheduler:
         return func
 
     def start(self) -> None:
-        """Run what is due, in threads of this process. Returns at once; a second call does nothing."""
+        """Run due occurrences, in threads of this process. Returns at once; a second call does nothing."""
         self._open()
         if not isinstance(self._clock, SystemClock):
             raise Conflict("a scheduler with a clock of its own is driven by noonmark.testing.ManualDriver")
         self._runners.start()
 
     def stop(self, wait: bool = True, timeout: float | timedelta | None = None) -> None:  # noqa: FBT001, FBT002 - as in the field
-        """Start nothing more, and wait for the runs, at most so many seconds; what has not ended is handed back.
+        """Start nothing more, and wait up to `timeout` seconds for the runs; those that have not ended are handed back.
 
         Without `wait`, runs are handed back at once, and run again elsewhere, or after the next start. A function that
         runs here may call it too; it does not wait for itself.
@@ -734,8 +734,8 @@ class Scheduler:
     def run(self) -> None:
         """Start, and wait until SIGINT (Ctrl-C) or SIGTERM arrives, or `stop` is called; then stop. For scripts.
 
-        It waits for the runs. After a second signal, what has not ended is handed back. Call it in the main thread,
-        where signals arrive.
+        It waits for the runs. After a second signal, those that have not ended are handed back. Call it in the main
+        thread, where signals arrive.
         """
         from noonmark.embedded.arguments import POLL_SECONDS, STOP_SIGNALS
 
@@ -790,10 +790,10 @@ class Scheduler:
     def run_now(
         self,
         job_id: str | Job,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         wait: bool = True,  # noqa: FBT001, FBT002 - as in the field
         overlap: Overlap | OverlapName | OverlapDocument | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function returns
+    ) -> Any:
         """Run a schedule once more, now, and return its result, or raise its error; its next fire does not change.
 
         A program that fails raises `subprocess.CalledProcessError`, a timeout `TimeoutError`, and everything else that
@@ -809,13 +809,13 @@ class Scheduler:
     def emit(
         self,
         event_type: str,
-        payload: Any = None,  # noqa: ANN401 - JSON
+        payload: Any = None,
         source: str = "embedded",
         event_id: str | None = None,
     ) -> str:
         """Emit an event, which fires the schedules that wait for it, and return its id.
 
-        It is stored when this returns, whatever becomes of those schedules. With an id of your own, the same event
+        It is stored when this returns, even if those schedules fail. With an id of your own, the same event
         emitted again does nothing.
         """
         from noonmark.core.documents import present
@@ -1037,7 +1037,7 @@ class Scheduler:
     ) -> list[Message]:
         """The messages of a session in their order, or newest first; all of them with `limit=None`.
 
-        With `after`, only those with a higher number: what was said since. With `occurrence_id`, those of one turn.
+        With `after`, only those with a higher number. With `occurrence_id`, those of one turn.
         """
         from noonmark.operations.models.answers import Message
 
@@ -1063,7 +1063,7 @@ class Scheduler:
         skill_refs: list[Any] | None = None,
         additional_instructions: list[str] | None = None,
         key: str | None = None,
-    ) -> Any:  # noqa: ANN401 - the result, or the id of the occurrence
+    ) -> Any:
         """Send a message to a session and return the result of its turn, whose `text` is the answer.
 
         Of a session with an `output_schema`, the answer is its `output`. The turn begins when the one before has ended.
@@ -1175,7 +1175,7 @@ class Scheduler:
             )
 
     def budgets(self, scope: BudgetScopeName | None = None, scope_id: str | Job | None = None) -> list[Budget]:
-        """The budgets by scope, id and period, each with what is spent of it."""
+        """The budgets by scope, id and period, each with its spend."""
         from noonmark.operations.models.answers import Budget
 
         with _budget_names():
@@ -1185,7 +1185,7 @@ class Scheduler:
     def delete_budget(
         self, scope: BudgetScopeName, scope_id: str | Job, *, period: PeriodName | None = None
     ) -> list[Budget]:
-        """Delete the budget of a period, or of all periods, and return what was deleted. What was spent is kept."""
+        """Delete the budget of a period, or of all periods, and return those deleted. Past spend is kept."""
         from noonmark.operations.models.answers import DeletedBudgets
 
         with _budget_names():
@@ -1221,7 +1221,7 @@ class Scheduler:
     def halt(
         self, *, labels: Mapping[str, str] | None = None, lineage: str | None = None, reason: str | None = None
     ) -> NewHalt:
-        """Halt: nothing starts any more, not even what is made later, and what runs is cancelled.
+        """Halt: running occurrences are cancelled, and nothing starts, schedules created later included.
 
         With labels, only schedules that have all of them; with the id of a session or a schedule as `lineage`, only
         that one and every schedule and session that it made, directly or not; otherwise everything. It holds in every
@@ -1241,7 +1241,7 @@ class Scheduler:
     ) -> list[Halt]:
         """Lift a halt, or all with exactly these labels or this lineage, and return them.
 
-        Fires are normal from then on, and what was skipped stays so.
+        Skipped fires stay skipped.
         """
         from noonmark.operations.models.answers import LiftedHalts
 
@@ -1250,7 +1250,7 @@ class Scheduler:
         return lifted
 
     def halts(self) -> list[Halt]:
-        """What is halted, oldest first."""
+        """The halts, oldest first."""
         from noonmark.operations.models.answers import HaltList
 
         halts: list[Halt] = self._perform("halt/list", HaltList).halts
@@ -1405,7 +1405,7 @@ class Scheduler:
         caller = replace(_caller("approval/approve" if approves else "approval/deny"), name=by)
         decide(self._service(), caller, Decision.read(present(approval_id=approval_id, comment=comment)))
 
-    def _perform(self, operation: str, answer: Callable[..., T], **arguments: Any) -> T:  # noqa: ANN401 - as JSON
+    def _perform(self, operation: str, answer: Callable[..., T], **arguments: Any) -> T:
         """Perform an operation as this program; None stands for what is not said."""
         from noonmark.core.documents import present
         from noonmark.operations.models.answers import read
@@ -1419,7 +1419,7 @@ class Scheduler:
         name: str,
         kind: Callable[..., T],
         limit: int | None,
-        **arguments: Any,  # noqa: ANN401 - as JSON
+        **arguments: Any,
     ) -> list[T]:
         """What an operation lists, page by page."""
         from noonmark.core.documents import present
@@ -1428,15 +1428,15 @@ class Scheduler:
         from noonmark.operations.table import perform
 
         left = None if limit is None else count_argument("limit", limit)
-        service, caller, found, cursor = self._service(), _caller(operation), list[T](), None
-        while left is None or len(found) < left:
-            size = _PAGE if left is None else min(_PAGE, left - len(found))
+        service, caller, items, cursor = self._service(), _caller(operation), list[T](), None
+        while left is None or len(items) < left:
+            size = _PAGE if left is None else min(_PAGE, left - len(items))
             page = perform(service, caller, operation, present(**arguments, limit=size, cursor=cursor))
-            found += (read(kind, document) for document in page[name])
+            items += (read(kind, document) for document in page[name])
             cursor = page["next_cursor"]
             if cursor is None:
                 break
-        return found
+        return items
 
     def _budgeted(self, scope: str | None, scope_id: str | Job, *, deleted: bool = False) -> str | Job:
         """The id that a budget has; that of a schedule may be given as everywhere."""
@@ -1468,7 +1468,7 @@ class Scheduler:
         job_id: str | Job | None,
         since: datetime | timedelta | None,
         until: datetime | None,
-        **others: Any,  # noqa: ANN401 - filters as an operation reads them
+        **others: Any,
     ) -> dict[str, Any]:
         from noonmark.core.documents import present
         from noonmark.core.instants import from_micros, to_text
@@ -1639,8 +1639,8 @@ def _budget_names() -> AbstractContextManager[None]:
     return renamed_fields(id="scope_id", job_id="scope_id")
 
 
-def _listed(values: Any) -> Any:  # noqa: ANN401 - whatever a program gives
-    """A list of what can be listed; anything else is refused by whoever reads it."""
+def _listed(values: Any) -> Any:
+    """The value as a list, if it can be one; the reader refuses anything else."""
     return values if isinstance(values, str) or not hasattr(values, "__iter__") else list(values)
 
 

@@ -198,7 +198,7 @@ def steps_of_list(steps: object) -> dict[str, Callable[..., Any] | Mapping[str, 
     """The steps of a list of functions and step documents, by their ids."""
     if not isinstance(steps, Iterable) or isinstance(steps, str | Mapping):
         raise InvalidWorkflow("must be a list of functions and step documents", field="steps")
-    found: dict[str, Callable[..., Any] | Mapping[str, Any]] = {}
+    functions_by_id: dict[str, Callable[..., Any] | Mapping[str, Any]] = {}
     for index, member in enumerate(steps):
         place = f"steps[{index}]"
         if isinstance(member, Mapping):
@@ -209,10 +209,10 @@ def steps_of_list(steps: object) -> dict[str, Callable[..., Any] | Mapping[str, 
             raise InvalidWorkflow(f"must be a function or a step document, not {type(member).__name__}", field=place)
         if not isinstance(step_id, str):
             raise InvalidWorkflow("has no name: give it as a step document with an id and a target", field=place)
-        if step_id in found:
+        if step_id in functions_by_id:
             raise InvalidWorkflow(f"there is another step {step_id!r}", field=place)
-        found[step_id] = member
-    return found
+        functions_by_id[step_id] = member
+    return functions_by_id
 
 
 class DefinitionBuilder:
@@ -266,7 +266,7 @@ class DefinitionBuilder:
         self._add_inputs_in(step_id, [name for _, text in texts_in(document, "") for name in names_in(text)])
         return document
 
-    def _target(self, target: Any) -> Any:  # noqa: ANN401 - a document, a function or what the parser refuses
+    def _target(self, target: Any) -> Any:
         """A target document; a function is its reference there."""
         if not callable(func := _function_of(target)):
             return target
@@ -336,11 +336,11 @@ class DefinitionBuilder:
         """The id of another step."""
         if isinstance(reference, str):
             return reference
-        found = next((one for one, member in self._ids.items() if member is reference), None)
-        if found is None:
+        own_id = next((one for one, member in self._ids.items() if member is reference), None)
+        if own_id is None:
             shown = getattr(reference, "__qualname__", repr(reference))
             raise InvalidWorkflow(f"{shown} is not a step of this workflow", field=step_id)
-        return found
+        return own_id
 
     def _arguments(
         self, place: str, func: Callable[..., Any], *, has_item: bool, own: str | None = None
@@ -386,14 +386,15 @@ class DefinitionBuilder:
 
     def _add_input(self, place: str, name: str, declared: dict[str, Any]) -> None:
         """Declare an input; steps that share one have to agree on it."""
-        known = self._inputs.setdefault(name, {})
+        input_document = self._inputs.setdefault(name, {})
         for part, value in declared.items():
-            if name not in self._given and part in known and known[part] != value:
+            if name not in self._given and part in input_document and input_document[part] != value:
                 raise InvalidWorkflow(
-                    f"has the {part} {value!r}, and another step has {known[part]!r}: an input is the same for all",
+                    f"has the {part} {value!r}, and another step has {input_document[part]!r}: an input is the same for"
+                    " all",
                     field=f"{place}.{name}",
                 )
-            known[part] = value
+            input_document[part] = value
 
 
 @dataclass(frozen=True, slots=True)

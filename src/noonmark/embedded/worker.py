@@ -213,8 +213,8 @@ class Worker:
 
     def _new_runner(self, claims: bool) -> Runner:  # noqa: FBT001 - the only argument
         function_runner = make_runner(self._functions, self._max_threads, None)
-        known = (one for one in self._function_runners if one() is not None)
-        self._function_runners = (*known, ref(function_runner))
+        runners = (one for one in self._function_runners if one() is not None)
+        self._function_runners = (*runners, ref(function_runner))
         target = make_target(
             self._runtime.store,
             function_runner,

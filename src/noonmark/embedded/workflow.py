@@ -60,12 +60,12 @@ class Workflow:
         """The version that it is stored as."""
         return self._version_of(self._declared)
 
-    def run(self, /, **inputs: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def run(self, /, **inputs: Any) -> dict[str, Any]:
         """Run it with these inputs, and return the result of each step by its id, as `Scheduler.run_workflow` does."""
         results: dict[str, Any] = self._run(self.workflow_id, inputs, version=self.version)
         return results
 
-    def start(self, /, **inputs: Any) -> str:  # noqa: ANN401 - JSON
+    def start(self, /, **inputs: Any) -> str:
         """Start a run with these inputs, and return its id at once."""
         run_id: str = self._run(self.workflow_id, inputs, wait=False, version=self.version)
         return run_id
@@ -80,7 +80,7 @@ class Workflow:
         target = {"target_kind": "workflow", "workflow_id": self.workflow_id, "inputs": dict(inputs or {})}
         return self._schedule(target, {"name": self.workflow_id, **options})
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the class has
+    def __getattr__(self, name: str) -> Any:
         # The class is known by its name in its module, where this object is now: nodes find its functions here.
         kind = self.__dict__.get("_kind")
         if kind is None or name.startswith("__"):

@@ -175,7 +175,7 @@ def start_and_wait(
 ) -> EndedRun:
     """Start a run and wait for its end, here or in another process; `look` sees its steps from time to time.
 
-    `start` calls what it is given with the id of the run before it stores that. Without a runner, one is made for this
+    `start` calls its argument with the id of the run before it stores the run. Without a runner, one is made for this
     call.
     """
     definition = restore_definition(dict(version.document))

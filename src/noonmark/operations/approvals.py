@@ -10,7 +10,7 @@ from noonmark.core.occurrence import in_force
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.fields import write_cursor
-from noonmark.operations.serializers import read_page, text
+from noonmark.operations.serializers import read_page, text, visible
 from noonmark.operations.service import record_audit_entry
 from noonmark.ports.workflows import ApprovalState
 
@@ -25,24 +25,15 @@ if TYPE_CHECKING:
 
 def list_approvals(service: Service, caller: Caller, arguments: ApprovalQuery) -> dict[str, Any]:
     """List the approvals that are pending, or in another state, latest request first."""
-    start = arguments.cursor
     runs = _Runs(service)
 
-    def fetch(count: int, last: Approval | None) -> list[Approval]:
-        nonlocal start
-        found: list[Approval] = []
-        start = start if last is None else _place(last)
-        while len(found) < count:
-            page = service.store.approvals(caller.owner.tenant, count, state=arguments.state, before=start)
-            found += [approval for approval in page if runs.are_seen(caller, approval)]
-            if len(page) < count:
-                break
-            start = _place(page[-1])
-        return found[:count]
+    def read(count: int, start: tuple[int, str] | None) -> Sequence[Approval]:
+        return service.store.approvals(caller.owner.tenant, count, state=arguments.state, before=start)
 
     def serialize(page: Sequence[Approval]) -> list[dict[str, Any]]:
         return [runs.document(approval) for approval in page]
 
+    fetch = visible(read, _place, lambda approval: runs.are_seen(caller, approval), arguments.cursor)
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"approvals": entries, "next_cursor": None if end is None else write_cursor(*_place(end))}
 
@@ -68,15 +59,15 @@ def _decide(service: Service, caller: Caller, arguments: Decision, *, approved: 
     if caller.is_agent:
         raise NotAllowed("a person decides; the key of an agent cannot")
     approval_id, tenant, runs = arguments.approval_id, caller.owner.tenant, _Runs(service)
-    known = service.store.approval(tenant, approval_id)
-    if known is None or not runs.are_seen(caller, known):
+    approval = service.store.approval(tenant, approval_id)
+    if approval is None or not runs.are_seen(caller, approval):
         raise NotFound(f"there is no approval {approval_id!r}", field="approval_id")
     decided = service.store.decide_approval(
         tenant, approval_id, approved=approved, by=caller.name, comment=arguments.comment
     )
     if decided is None or decided.state is not (ApprovalState.APPROVED if approved else ApprovalState.DENIED):
-        raise Conflict(f"it is {known.state if decided is None else decided.state} already", field="approval_id")
-    if known.state is ApprovalState.PENDING:
+        raise Conflict(f"it is {approval.state if decided is None else decided.state} already", field="approval_id")
+    if approval.state is ApprovalState.PENDING:
         service.wake(None)
         of_step = f"step {decided.step_id}, run {decided.occurrence_id}"
         about = f"approval {approval_id} of {of_step if decided.step_id else decided.occurrence_id}"

@@ -11,7 +11,7 @@ from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import InvalidRequest, MissingScope, NotAllowed, NotFound
 from noonmark.core.json_values import shown
 from noonmark.operations.models.fields import write_cursor
-from noonmark.operations.serializers import read_page, text
+from noonmark.operations.serializers import read_page, text, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from noonmark.operations.service import Caller, Service
 
 OF_ADMINS = frozenset({BudgetScope.TENANT, BudgetScope.USER})
-"""Whose budgets only an administrator may set: nobody raises the own limit."""
+"""The scopes of budgets that only an administrator may set."""
 
 
 def set_budget(service: Service, caller: Caller, arguments: NewBudget) -> dict[str, Any]:
-    """Set a budget. The one of the same period is replaced, and what is spent stays spent: so it is topped up."""
+    """Set a budget. It replaces the one of the same period and keeps its spend, which is how to top up a budget."""
     _check_role(caller, arguments.scope, arguments.id_)
     _check_exists(service, caller, arguments.scope, arguments.id_)
     _check_limits(arguments)
@@ -70,15 +70,15 @@ def _limits(budget: Budget) -> str:
 
 
 def delete_budget(service: Service, caller: Caller, arguments: BudgetDeletion) -> dict[str, Any]:
-    """Delete the budget of a period, or all budgets of an owner. What was spent stays in the reports."""
+    """Delete the budget of a period, or all budgets of an owner. Their spend stays in the reports."""
     scope, scope_id = arguments.scope, arguments.id_
     _check_role(caller, scope, scope_id)
     tenant, now = caller.owner.tenant, service.store.clock()
     periods = list(Period) if arguments.period is None else [arguments.period]
     is_seen = scope in OF_ADMINS or _sees(service, caller, scope, scope_id)
-    known = service.store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id) if is_seen else []
+    standings = service.store.budgets(tenant, len(Period), scope=scope, scope_id=scope_id) if is_seen else []
     deleted = []
-    for standing in known:
+    for standing in standings:
         period = standing.budget.period
         if period in periods:
             note = caller.audit(f"{scope} {scope_id}: {period}")(None, None, now=now)
@@ -92,30 +92,24 @@ def delete_budget(service: Service, caller: Caller, arguments: BudgetDeletion) -
 
 
 def list_budgets(service: Service, caller: Caller, arguments: BudgetQuery) -> dict[str, Any]:
-    """List budgets by scope, id and period, each with what is spent of it."""
+    """List budgets by scope, id and period, each with its spend."""
     start = None
     if arguments.cursor is not None:
         scope, scope_id, period = arguments.cursor
         start = scope, unquote(scope_id), period
 
-    def fetch(count: int, last: Standing | None) -> list[Standing]:
-        nonlocal start
-        found: list[Standing] = []
-        start = start if last is None else _place(last)
-        while len(found) < count:
-            page = service.store.budgets(
-                caller.owner.tenant, count, scope=arguments.scope, scope_id=arguments.id_, after=start
-            )
-            found += [one for one in page if _sees(service, caller, one.budget.scope, one.budget.scope_id)]
-            if len(page) < count:
-                break
-            start = _place(page[-1])
-        return found[:count]
+    def read(count: int, place: tuple[str, str, str] | None) -> Sequence[Standing]:
+        return service.store.budgets(
+            caller.owner.tenant, count, scope=arguments.scope, scope_id=arguments.id_, after=place
+        )
+
+    def is_seen(standing: Standing) -> bool:
+        return _sees(service, caller, standing.budget.scope, standing.budget.scope_id)
 
     def serialize(page: Sequence[Standing]) -> list[dict[str, Any]]:
         return [budget_document(standing) for standing in page]
 
-    entries, end = read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, visible(read, _place, is_seen, start), serialize)
     cursor = None
     if end is not None:
         scope, scope_id, period = _place(end)
@@ -164,7 +158,7 @@ def _sees(service: Service, caller: Caller, scope: BudgetScope, scope_id: str) -
 
 
 def budget_document(standing: Standing) -> dict[str, Any]:
-    """A budget, and what is spent of it."""
+    """A budget and its spend."""
     budget = standing.budget
     return {
         "scope": str(budget.scope),

@@ -72,9 +72,9 @@ NOT_ALLOWED = "this server takes no bundles, because a bundle is code: `noonmark
 
 def list_bundles(service: Service, caller: Caller, arguments: BundleQuery) -> dict[str, Any]:
     """List the bundles by id, each with its newest archive."""
-    found = service.store.bundles(caller.owner.tenant, arguments.limit + 1, after=arguments.cursor)
-    page = found[: arguments.limit]
-    following = page[-1].bundle_id if len(found) > arguments.limit else None
+    bundles = service.store.bundles(caller.owner.tenant, arguments.limit + 1, after=arguments.cursor)
+    page = bundles[: arguments.limit]
+    following = page[-1].bundle_id if len(bundles) > arguments.limit else None
     return {"bundles": [bundle_document(bundle) for bundle in page], "next_cursor": following}
 
 
@@ -238,16 +238,16 @@ class Intake:
             bundle = replace(bundle, workflow_version=_create_workflow(service, caller, bundle_id, manifest.workflow))
         entry = caller.audit(f"bundle {bundle_id} {digest[:12]}")(None, None, now=now)
         before = store.find_bundle(self._tenant, bundle_id)
-        kept = store.keep_bundle(bundle, note=entry)
-        if kept is None:
+        stored = store.keep_bundle(bundle, note=entry)
+        if stored is None:
             raise Conflict("the push took so long that it was dropped; push it again")
-        _move_schedules(service, caller, kept, {} if before is None else needs_of_manifest(before.manifest))
+        _move_schedules(service, caller, stored, {} if before is None else needs_of_manifest(before.manifest))
         nothing: dict[str, Any] = {"schedules": [], "triggers": []}
         declared = _declare(service, caller, bundle_id, manifest) if declares else nothing
-        event_id = f"evt_bundle_{digest[:16]}_{kept.pushed:x}"
+        event_id = f"evt_bundle_{digest[:16]}_{stored.pushed:x}"
         store.emit(self._tenant, [replace(event, event_id=event_id, behind=behind)])
         service.wake(None)
-        return bundle_document(kept) | {"event_id": event_id} | declared
+        return bundle_document(stored) | {"event_id": event_id} | declared
 
     def drop(self) -> None:
         """Forget what has come, unless it was kept."""
@@ -377,5 +377,5 @@ def _declare(service: Service, caller: Caller, bundle_id: str, manifest: Manifes
 def _managed(service: Service, tenant: str, bundle_id: str) -> dict[str, int]:
     """The schedules that belong to a bundle, with their revisions."""
     wanted = ScheduleFilter(labels={BUNDLE_LABEL: bundle_id})
-    found = service.store.schedules(tenant, limit=MAX_MANAGED, wanted=wanted)
-    return {one.schedule.schedule_id: one.schedule.revision for one in found}
+    schedules = service.store.schedules(tenant, limit=MAX_MANAGED, wanted=wanted)
+    return {one.schedule.schedule_id: one.schedule.revision for one in schedules}

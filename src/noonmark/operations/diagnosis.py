@@ -300,11 +300,11 @@ def _nodes(nodes: Sequence[NodeRecord], now: Micros) -> Check:
         gone = [node.name for node in dead if node.gone is not None]
         silent = [f"{node.name} for {_seconds(now - node.seen)}" for node in dead if node.gone is None]
         kinds = {"the process is gone without having stopped": gone, "silent without having stopped": silent}
-        found = "; ".join(f"{kind}: {_named(names)}" for kind, names in kinds.items() if names)
+        unserved = "; ".join(f"{kind}: {_named(names)}" for kind, names in kinds.items() if names)
         return Check(
             name="nodes",
             status=WARNING if alive else PROBLEM,
-            sentence=f"{len(alive)} alive; {found}",
+            sentence=f"{len(alive)} alive; {unserved}",
             advice="Start them again, unless others replace them; a dead node is listed for a day",
         )
     versions = sorted({node.version for node in alive})

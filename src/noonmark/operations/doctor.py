@@ -94,7 +94,7 @@ def _gather(service: Service, most: int) -> Facts:
 
 
 def unreadable_schedules(service: Service, caller: Caller) -> list[str]:
-    """A sentence for each schedule of the caller that is damaged so that it cannot be read, and is not listed."""
+    """A sentence for each schedule of the caller that is too damaged to be listed."""
     store = service.store
     if not store.damage().get("schedules"):  # reading a page has noticed it
         return []
@@ -126,16 +126,16 @@ def _is_unreadable(store: Store, tenant: str, schedule_id: str) -> bool:
 
 def _rows(store: Store, most: int) -> tuple[int, list[Damaged], bool]:
     """Check rows, page by page: how many, the damaged ones, and whether those were all."""
-    seen, damaged = 0, list["Damaged"]()
+    row_count, damaged = 0, list["Damaged"]()
     after: Position | None = None
-    while seen < most:
-        page = store.inspect(after, limit=min(PAGE, most - seen))
-        seen += page.rows
+    while row_count < most:
+        page = store.inspect(after, limit=min(PAGE, most - row_count))
+        row_count += page.rows
         damaged += page.damaged
         if page.after is None:
-            return seen, damaged, True
+            return row_count, damaged, True
         after = page.after
-    return seen, damaged, False
+    return row_count, damaged, False
 
 
 def _clocks(service: Service) -> Clocks:
@@ -158,7 +158,7 @@ def _clocks(service: Service) -> Clocks:
 def _is_ahead(snapshot: Snapshot, *, now: Micros, lookahead: Micros) -> bool:
     try:
         return rewind(snapshot, now=now, lookahead=lookahead) is not None
-    except Exception:  # noqa: BLE001 - a record that makes no sense cannot be a plan made now
+    except Exception:  # noqa: BLE001 - an invalid record cannot be a plan made now
         return True
 
 

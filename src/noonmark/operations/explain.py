@@ -79,10 +79,10 @@ def _with_steps(
     permissions: TargetPermissions | None,
 ) -> explain.Explanation:
     """The explanation with the steps of the workflow that the occurrence runs, if it has begun one."""
-    found = store.workflow_run(occurrence.id) if occurrence.is_workflow_run else None
-    if found is None or not found[0].has_begun:
+    workflow_run = store.workflow_run(occurrence.id) if occurrence.is_workflow_run else None
+    if workflow_run is None or not workflow_run[0].has_begun:
         return explanation
-    run, records = found
+    run, records = workflow_run
     version = store.workflow(schedule.owner.tenant, run.workflow_id, run.version, deleted=True)
     if version is None:
         return explanation
@@ -127,7 +127,7 @@ def explain_instant(
 
 
 def _with_halt(store: Store, schedule: Schedule, explanation: explain.Explanation) -> explain.Explanation:
-    """The explanation of a schedule that is halted now says so, whatever it is about."""
+    """The explanation of a schedule that is halted now always says so."""
     halt = next((one for one in store.halts(schedule.owner.tenant) if one.covers(schedule)), None)
     if halt is None:
         return explanation

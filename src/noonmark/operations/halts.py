@@ -1,4 +1,4 @@
-"""Halts: stop everything of a tenant at once, or what has some labels or a lineage."""
+"""Halts: stop all schedules of a tenant, or those with some labels or a lineage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def set_halt(service: Service, caller: Caller, arguments: HaltRequest) -> dict[str, Any]:
-    """Halt: nothing starts any more, not even what is made later, and what runs is cancelled."""
+    """Halt: running occurrences are cancelled, and nothing starts, schedules created later included."""
     _check(caller, "halt")
     store, now = service.store, service.store.clock()
     halt = Halt(
@@ -41,7 +41,7 @@ def set_halt(service: Service, caller: Caller, arguments: HaltRequest) -> dict[s
 
 
 def lift_halt(service: Service, caller: Caller, arguments: LiftRequest) -> dict[str, Any]:
-    """Lift a halt, or all with these labels or this lineage: fires are normal then, and what was skipped stays so."""
+    """Lift a halt, or all with these labels or this lineage. Skipped fires stay skipped."""
     _check(caller, "lift a halt")
     if caller.is_agent:
         raise NotAllowed("a person lifts halts; the key of an agent cannot")
@@ -83,7 +83,7 @@ def halt_document(halt: Halt) -> dict[str, Any]:
 
 
 def _check(caller: Caller, what: str) -> None:
-    """A user who sees only the own schedules does not stop those of others."""
+    """Refuse a user who sees only their own schedules: a halt stops those of others too."""
     if caller.sees_own_only:
         raise NotAllowed(f"only an administrator of the tenant may {what}: it concerns the schedules of others")
 

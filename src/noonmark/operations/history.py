@@ -55,8 +55,8 @@ def list_runs(service: Service, caller: Caller, arguments: RunQuery) -> dict[str
 
     def serialize(page: Sequence[Run]) -> list[dict[str, Any]]:
         ids = {run.occurrence_id for run in page if is_bundle}
-        known = {one: service.store.occurrence(one) for one in ids}
-        return [run_document(run, arguments.schedule_id, known.get(run.occurrence_id)) for run in page]
+        occurrences = {one: service.store.occurrence(one) for one in ids}
+        return [run_document(run, arguments.schedule_id, occurrences.get(run.occurrence_id)) for run in page]
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"runs": entries, "next_cursor": None if end is None else write_cursor(end.started, end.id)}
@@ -176,9 +176,9 @@ def run_again(
             # Due one microsecond apart, so that they start in the order of their ends.
             terms = schedules.terms(service, caller, schedule)
             planned.append((old, _again(service, old, schedule, due=now + len(planned), overrides=terms)))
-    known = service.store.known([new.id for _, new in planned])
-    refused |= {old.id: f"it ran again before, as {new.id}" for old, new in planned if new.id in known}
-    rows = [new for _, new in planned if new.id not in known]
+    stored_ids = service.store.known([new.id for _, new in planned])
+    refused |= {old.id: f"it ran again before, as {new.id}" for old, new in planned if new.id in stored_ids}
+    rows = [new for _, new in planned if new.id not in stored_ids]
     if not arguments.dry_run:
         _add(service, caller, rows, schedules, arguments.comment)
     return rows, refused

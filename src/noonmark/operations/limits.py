@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def get_limits(service: Service, caller: Caller, arguments: NoArguments) -> dict[str, Any]:  # noqa: ARG001 - a handler
-    """Get the limits of the caller, and how much of each is used. What is not listed is unlimited."""
+    """Get the limits of the caller, and how much of each is used. Anything not listed is unlimited."""
     quotas = list(service.task_limits.quotas(caller.owner.tenant, Resource.TASKS))
-    found: list[dict[str, Any]] = []
+    limit_documents: list[dict[str, Any]] = []
     for limits in limits_of(service, caller):
         quotas += limits.quotas(caller.owner.tenant, Resource.SCHEDULES, Resource.EVENTS, Resource.QUEUED)
-        found += _fixed(limits, "")
+        limit_documents += _fixed(limits, "")
     quotas += service.limits.quotas(caller.owner.tenant, Resource.IN_FLIGHT)
-    found += _fixed(service.task_limits, "task_")
-    found += [_rate(of, limit) for of, limit in service.rates.items() if of != "key" or has_key_rate(caller)]
+    limit_documents += _fixed(service.task_limits, "task_")
+    limit_documents += [_rate(of, limit) for of, limit in service.rates.items() if of != "key" or has_key_rate(caller)]
     usage = [(quota, _used(service, caller, quota)) for quota in quotas]
     if service.uploads is not None:
         usage += service.uploads.usage(caller.owner.tenant)
     if service.bundle_limits is not None:
         quota = Quota(Resource.BUNDLE_BYTES, Scope.TENANT, service.bundle_limits.quota_bytes)
         usage.append((quota, service.store.bundle_bytes(caller.owner.tenant)))
-    return {"limits": [*(_counted(quota, used) for quota, used in usage), *found]}
+    return {"limits": [*(_counted(quota, used) for quota, used in usage), *limit_documents]}
 
 
 def _counted(quota: Quota, used: int) -> dict[str, Any]:

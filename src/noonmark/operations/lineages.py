@@ -44,7 +44,7 @@ def lineage_of(service: Service, caller: Caller, declaration: Declaration) -> Li
 
 
 def lineage_of_change(caller: Caller, before: Declaration, after: Declaration) -> Lineage | None:
-    """What is known about a proposed change: what its author may do, and what it would make, if an agent asks."""
+    """The lineage of a proposed change: the scopes of its author and, for an agent, the fingerprint of the result."""
     if not caller.acts_as_agent and caller.granted is None:
         return None
     lineage, document = _descended(caller, None), after.to_document()
@@ -85,15 +85,15 @@ def limits_for(service: Service, caller: Caller) -> AgentLimits | None:
 def count_new(service: Service, caller: Caller, lineage: Lineage | None) -> None:
     """Count a new schedule of an agent; QuotaExceeded if it has created too many within an hour.
 
-    What comes of its schedules counts too, so that the number does not grow with every session that they make.
+    Its descendants count too, so that the limit does not grow with every session that they create.
     """
     if lineage is None or not caller.acts_as_agent:
         return
     limits = service.agent_limits
     name = f"new schedules {caller.owner.tenant} {lineage.agent}"
-    taken = service.store.take_tokens(name, limits.rate, 1) if limits.per_hour else None
-    if taken is None or not taken.granted:
-        seconds = 0 if taken is None else -(-taken.wait // SECOND)
+    tokens = service.store.take_tokens(name, limits.rate, 1) if limits.per_hour else None
+    if tokens is None or not tokens.granted:
+        seconds = 0 if tokens is None else -(-tokens.wait // SECOND)
         raise QuotaExceeded(
             f"an agent may create {limits.per_hour:,} schedules an hour, and has"
             + (f"; try again in {seconds:,} s" if seconds else ""),

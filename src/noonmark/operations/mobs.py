@@ -9,11 +9,11 @@ from noonmark.core.agents.session import member_session
 from noonmark.core.errors import Conflict, InvalidRequest, NotFound, Problem, refusal
 from noonmark.core.workflows.flows import flow_problems
 from noonmark.operations.models.fields import write_cursor
-from noonmark.operations.serializers import read_page, text
+from noonmark.operations.serializers import read_page, text, visible
 from noonmark.operations.sessions import refuse_if_named
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.agents.session import Mob
     from noonmark.operations.models.arguments import MobDeletion, MobQuery, OneMob
@@ -45,18 +45,10 @@ def list_mobs(service: Service, caller: Caller, arguments: MobQuery) -> dict[str
     """List the mobs by id."""
     start = None if arguments.cursor is None else arguments.cursor[0]
 
-    def fetch(count: int, last: Mob | None) -> list[Mob]:
-        nonlocal start
-        found: list[Mob] = []
-        start = start if last is None else last.mob_id
-        while len(found) < count:
-            page = service.store.mobs(caller.owner.tenant, count, after=start)
-            found += [mob for mob in page if _sees(caller, mob)]
-            if len(page) < count:
-                break
-            start = page[-1].mob_id
-        return found[:count]
+    def read(count: int, place: str | None) -> Sequence[Mob]:
+        return service.store.mobs(caller.owner.tenant, count, after=place)
 
+    fetch = visible(read, lambda mob: mob.mob_id, lambda mob: _sees(caller, mob), start)
     entries, end = read_page(arguments.limit, fetch, lambda page: [_document(one) for one in page])
     return {"mobs": entries, "next_cursor": None if end is None else write_cursor(end.mob_id)}
 

@@ -95,17 +95,17 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
         now=now,
         overrides=overrides,
     )
-    if (known := service.store.occurrence(requested.id)) is None:
+    if (occurrence := service.store.occurrence(requested.id)) is None:
         _check_overlap(service, stored, override or stored.schedule.declaration.overlap_policy)
         if not service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))[0]:
             _check_not_deleted(service, stored.schedule)
         service.wake(None)  # it is durable, so it need not wait for the audit entry
         record_audit_entry(service, caller, arguments.reason, schedule=stored.schedule)
-        known = service.store.occurrence(requested.id)
-    elif (known.payload, _declared(known.overrides)) != (requested.payload, _declared(requested.overrides)):
+        occurrence = service.store.occurrence(requested.id)
+    elif (occurrence.payload, _declared(occurrence.overrides)) != (requested.payload, _declared(requested.overrides)):
         raise KeyReused("this key came with another payload or overlap policy before", field="key")
     missing = unserved(service.store, stored.schedule, service.permissions)
-    return occurrence_document(known or requested, stored.schedule, unserved=missing)
+    return occurrence_document(occurrence or requested, stored.schedule, unserved=missing)
 
 
 def _overlap_policy(arguments: RunRequest) -> OverlapPolicy | None:
@@ -254,7 +254,7 @@ def _end(  # noqa: PLR0913 - what a caller may report
     occurrence_id: str,
     outcome: Outcome,
     *,
-    result: Any = None,  # noqa: ANN401 - JSON
+    result: Any = None,
     error: str | None = None,
     usage: UsageReport | None = None,
     token: str | None = None,
@@ -299,7 +299,7 @@ def usage_of_report(report: UsageReport) -> Usage:
     """The usage that a caller reports; InvalidRequest if its tokens are both told apart and not."""
     apart = report.input_tokens + report.output_tokens + report.cache_read_tokens + report.cache_write_tokens
     if report.tokens and apart:
-        raise InvalidRequest("is for tokens that are not told apart; leave it out beside the others", field="tokens")
+        raise InvalidRequest("is for tokens of unknown kind; leave it out beside the others", field="tokens")
     return Usage(
         model=report.model,
         provider=report.provider,

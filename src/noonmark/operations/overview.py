@@ -1,4 +1,4 @@
-"""The overview: the day of a tenant in numbers, and what needs a look."""
+"""The overview: the day of a tenant in numbers, and what needs attention."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SLOW: Micros = 10 * SECOND
 """What is due for longer and was not taken up is late."""
 MAX_LISTED = 20
-"""How much that needs a look is listed."""
+"""How much that needs attention is listed."""
 MAX_READ = 50
 """How many occurrences of each kind are read for it."""
 MAX_COUNTED = 100
@@ -51,7 +51,7 @@ SPENDERS = 20
 
 
 def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> dict[str, Any]:
-    """Get the numbers of the day: fires, lateness, failures, runs, schedules, spend, nodes, and what needs a look."""
+    """Get today's figures: fires, lateness, failures, runs, schedules, spend, nodes, and what needs attention."""
     store, tenant, now = service.store, caller.owner.tenant, service.store.clock()
     user = caller.owner.user if caller.sees_own_only else None
     scope = MarkScope(tenant=tenant, wanted=None if user is None else ScheduleFilter(user=user))
@@ -128,13 +128,13 @@ def _needs_look(
     *,
     now: Micros,
 ) -> list[dict[str, Any]]:
-    """What needs a look, in the order of what it costs to ignore it."""
-    found = [*_halts(service, caller), *_no_node(nodes, now)]
+    """What needs attention, in the order of what it costs to ignore it."""
+    entries = [*_halts(service, caller), *_no_node(nodes, now)]
     attention = _Attention(service, caller, nodes, now)
-    found += attention.of_occurrences()
+    entries += attention.of_occurrences()
     budgets = list_budgets(service, caller, BudgetQuery.read({"limit": MAX_READ}))["budgets"]
-    found += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
-    found += [
+    entries += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
+    entries += [
         _entry(
             "approval",
             approval["requested_at_utc"],
@@ -146,7 +146,7 @@ def _needs_look(
         )
         for approval in approvals
     ]
-    found += [
+    entries += [
         _entry(
             "proposal",
             to_text(proposal.proposed),
@@ -157,7 +157,7 @@ def _needs_look(
         )
         for proposal in proposals
     ]
-    return found[:MAX_LISTED]
+    return entries[:MAX_LISTED]
 
 
 def _entry(  # noqa: PLR0913 - each is a field of the entry
@@ -185,9 +185,9 @@ def _entry(  # noqa: PLR0913 - each is a field of the entry
 def _halts(service: Service, caller: Caller) -> list[dict[str, Any]]:
     entries = []
     for halt in service.store.halts(caller.owner.tenant):
-        what = halted_text(halt.labels, halt.lineage)
+        subject = halted_text(halt.labels, halt.lineage)
         why = "" if halt.reason is None else f" ({halt.reason})"
-        sentence = f"{what} is halted by `{halt.by}`{why}: nothing of it starts until that is lifted."
+        sentence = f"{subject} is halted by `{halt.by}`{why}: nothing of it starts until that is lifted."
         entries.append(_entry("halt", to_text(halt.at), sentence, action="halt/lift", named=halt.halt_id))
     return entries
 
@@ -225,7 +225,7 @@ def _budget(budget: Mapping[str, Any], now: Micros) -> dict[str, Any] | None:
 
 
 class _Attention:
-    """What needs a look among the occurrences that a caller sees."""
+    """What needs attention among the occurrences that a caller sees."""
 
     def __init__(self, service: Service, caller: Caller, nodes: Sequence[NodeRecord], now: Micros) -> None:
         self._service, self._caller, self._nodes, self._now = service, caller, nodes, now

@@ -103,9 +103,9 @@ def _receive(service: Service, schedule: Schedule, ping: Ping) -> dict[str, Any]
                 return _answer(schedule, Verdict.COUNTED, occurrence)
             continue  # it has just ended, or its node has just taken it over
         answer = _store_early(service, schedule, occurrence, ping, now=now)
-        seen = service.store.occurrence(occurrence.id)
+        stored = service.store.occurrence(occurrence.id)
         # A reader that opens it from now on finds the event; one that opened it before may not.
-        if seen is None or not is_delivering(seen) or _count(service, schedule, seen, ping, now=now):
+        if stored is None or not is_delivering(stored) or _count(service, schedule, stored, ping, now=now):
             service.wake(occurrence.due)
             return answer
 

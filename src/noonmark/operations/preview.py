@@ -63,16 +63,16 @@ def _fires(
         return []
     if declared.max_runs is not None:
         skipped = trigger.count_between(from_micros(now), from_micros(max(now, since)))
-        left = declared.max_runs - admitted - (0 if after is None else len(due) + skipped)
-        count = min(count, max(0, left))
+        runs_left = declared.max_runs - admitted - (0 if after is None else len(due) + skipped)
+        count = min(count, max(0, runs_left))
     begun = [from_micros(time) for time in due if after is None]
     return [*begun, *fires(trigger, from_micros(since), count)][:count]
 
 
 def _due(planned: Plan, now: Micros) -> list[Micros]:
     """The fires up to now that have yet to run."""
-    gone = planned.gone.union(planned.superseded)
-    nominal = {one.id: one.nominal for one in planned.snapshot.projections if one.id not in gone}
+    withdrawn = planned.gone.union(planned.superseded)
+    nominal = {one.id: one.nominal for one in planned.snapshot.projections if one.id not in withdrawn}
     nominal |= {one.id: one.nominal for one in planned.planned}
     return sorted(time for time in nominal.values() if time <= now)
 

@@ -56,9 +56,9 @@ def propose_schedule(service: Service, caller: Caller, arguments: Mapping[str, A
         check_secrets(service.store, owner.tenant, schedules.parse(service, caller, document, now=now, key="").target)
         uid = schedules.uid_for(service, owner, key, document, now=now)
     schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
-    known = service.store.proposal(owner.tenant, schedule_id)
-    if known is not None and known.uid == uid:
-        return proposed_document(service, known, now=now)
+    pending = service.store.proposal(owner.tenant, schedule_id)
+    if pending is not None and pending.uid == uid:
+        return proposed_document(service, pending, now=now)
     if service.store.find_uid(uid) is not None:
         return schedules.created_before(service, owner, uid, document, now=now)
     document = with_default_end(service, caller, document, now=now)
@@ -115,9 +115,9 @@ def propose_resume(service: Service, caller: Caller, arguments: ScheduleAction) 
 
 def propose_deletion(service: Service, caller: Caller, arguments: Deletion) -> dict[str, Any]:
     """Propose to delete a schedule; what the same user proposed and nobody decided yet is withdrawn at once."""
-    known = service.store.proposal(caller.owner.tenant, arguments.schedule_id)
-    if known is not None and known.action is ProposedAction.CREATE and known.by == caller.name:
-        return _deny(service, caller, known, arguments.reason or "withdrawn")
+    pending = service.store.proposal(caller.owner.tenant, arguments.schedule_id)
+    if pending is not None and pending.action is ProposedAction.CREATE and pending.by == caller.name:
+        return _deny(service, caller, pending, arguments.reason or "withdrawn")
     stored = schedule_edits.find_for(caller, service.store, arguments.schedule_id)
     return _propose_change(
         service, caller, stored, ProposedAction.DELETE, schedules.expected_of(arguments), reason=arguments.reason
@@ -180,7 +180,7 @@ _PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
 
 
 def approve(service: Service, caller: Caller, arguments: ProposalDecision) -> dict[str, Any]:
-    """Approve what is proposed for a schedule: it is in force, and planned, from now on."""
+    """Approve a proposal: it takes effect now, and the schedule is planned."""
     proposal = _find(service, caller, arguments.schedule_id)
     why_not = why_not_decided(proposal, user=caller.name, key_id=caller.key_id, is_agent=caller.acts_as_agent)
     if why_not is not None:
@@ -194,7 +194,7 @@ def approve(service: Service, caller: Caller, arguments: ProposalDecision) -> di
 
 
 def deny(service: Service, caller: Caller, arguments: ProposalDecision) -> dict[str, Any]:
-    """Deny what is proposed for a schedule: a proposed schedule is deleted, any other stays as it is."""
+    """Deny a proposal: a proposed schedule is deleted, any other stays unchanged."""
     proposal = _find(service, caller, arguments.schedule_id)
     if caller.acts_as_agent:
         raise NotAllowed("a person decides; the key of an agent cannot")
@@ -305,7 +305,7 @@ def list_proposals(service: Service, caller: Caller, arguments: PageOfProposals)
 
 
 def get_proposal(service: Service, caller: Caller, arguments: OneSchedule) -> dict[str, Any]:
-    """Get what is proposed for a schedule, with what would change."""
+    """Get the proposal for a schedule, with its changes."""
     return _shown(service, _find(service, caller, arguments.schedule_id), now=service.store.clock())
 
 
@@ -378,7 +378,7 @@ def _alike(service: Service, proposal: Proposal) -> list[str]:
     wanted = [ScheduleFilter(phases=_PLANNED, fingerprint=digest)]
     if declared.name is not None:
         wanted.append(ScheduleFilter(phases=_PLANNED, name=declared.name))
-    found = {
+    alike = {
         stored.schedule.schedule_id: stored.schedule
         for one in wanted
         for stored in service.store.schedules(tenant, limit=MAX_ALIKE, wanted=one)
@@ -386,5 +386,5 @@ def _alike(service: Service, proposal: Proposal) -> list[str]:
     return [
         f"the schedule {schedule_id!r} has the same "
         + ("target and trigger" if fingerprint(schedule.declaration.to_document()) == digest else "name")
-        for schedule_id, schedule in found.items()
+        for schedule_id, schedule in alike.items()
     ]

@@ -37,9 +37,9 @@ def end_turn(
     settles = [] if usage is None else _settles(tenant, occurrence, usage)
     if delivered.outcome is Outcome.COMPLETED:
         turn = Turn(tenant=tenant, session_id=session_id, occurrence_id=occurrence.id, fence=occurrence.fence)
-        said = Message(role=Role.ASSISTANT, parts=(text_part(_text(delivered.result)),), usage=usage)
+        answer = Message(role=Role.ASSISTANT, parts=(text_part(_text(delivered.result)),), usage=usage)
         if not _is_answered(store, turn):
-            store.append_messages(turn, [said], settles=settles)
+            store.append_messages(turn, [answer], settles=settles)
         delivered = replace(delivered, result=_document(session_id, delivered.result))
     else:
         store.settle_calls(settles)
@@ -61,13 +61,13 @@ def _is_answered(store: Store, turn: Turn) -> bool:
     return bool(last) and last[0].role is Role.ASSISTANT
 
 
-def _text(result: Any) -> str:  # noqa: ANN401 - JSON
+def _text(result: Any) -> str:
     if isinstance(result, dict) and isinstance(result.get("text"), str):
         return str(result["text"])
     return result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=2)
 
 
-def _document(session_id: str, result: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def _document(session_id: str, result: Any) -> dict[str, Any]:
     """The result of the run, as that of a turn which was answered at once."""
     if isinstance(result, dict) and result.keys() <= {"text", "output"}:
         return {"session_id": session_id, **result}

@@ -430,7 +430,7 @@ def run_now(
     schedule: Schedule,
     *,
     key: str,
-    payload: Any,  # noqa: ANN401 - JSON
+    payload: Any,
     now: Micros,
     overrides: Overrides | None = None,
 ) -> Occurrence:

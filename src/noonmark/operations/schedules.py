@@ -106,10 +106,10 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=schedule_id, owner=owner, now=now)
     plan = _create(service, caller, schedule)
     if plan is None:
-        taken = service.store.find_uid(uid)
-        if taken is None:
+        existing = service.store.find_uid(uid)
+        if existing is None:
             raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
-        return with_ping_url(service, taken.schedule, document_of(service, taken, now=now))
+        return with_ping_url(service, existing.schedule, document_of(service, existing, now=now))
     return with_ping_url(service, schedule, _created(service, plan))
 
 
@@ -224,8 +224,8 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
     """The schedule that a document would create, or that its fields would make of the one with its id."""
     _check_writable(document)
     schedule_id = document.get("schedule_id")
-    known = None if schedule_id is None else service.store.find(caller.owner.tenant, _identifier(schedule_id))
-    if known is None or not caller.sees(known.schedule):
+    stored = None if schedule_id is None else service.store.find(caller.owner.tenant, _identifier(schedule_id))
+    if stored is None or not caller.sees(stored.schedule):
         declaration = parse(service, caller, document, now=now, key=str(schedule_id or ""))
         fresh_id = service.fresh_id()
         return schedule_edits.new_schedule(
@@ -237,9 +237,9 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
             now=now,
         )
     changes = {name: value for name, value in document.items() if name != "schedule_id"}
-    declared = declare_again(changed(known.schedule.declaration, changes), known.schedule, now=from_micros(now))
+    declared = declare_again(changed(stored.schedule.declaration, changes), stored.schedule, now=from_micros(now))
     return replace(
-        known.schedule, declaration=check_declaration(service, caller, declared, known.schedule), updated=now
+        stored.schedule, declaration=check_declaration(service, caller, declared, stored.schedule), updated=now
     )
 
 
@@ -587,11 +587,11 @@ def _proposed_page(
 ) -> dict[str, Any]:
     """A page of proposed schedules, oldest first."""
     now, start = service.store.clock(), None if arguments.cursor is None else arguments.cursor[0]
-    found = _proposed(service, caller, selection)
+    proposals = _proposed(service, caller, selection)
     if start is not None:
-        found = dropwhile(lambda one: one.uid != start, found)
-        next(found, None)
-    page = list(islice(found, arguments.offset, arguments.offset + arguments.limit + 1))
+        proposals = dropwhile(lambda one: one.uid != start, proposals)
+        next(proposals, None)
+    page = list(islice(proposals, arguments.offset, arguments.offset + arguments.limit + 1))
     following = write_cursor(page[-2].uid) if len(page) > arguments.limit else None
     entries = [schedule_document(_as_stored(one), now=now) for one in page[: arguments.limit]]
     return {"schedules": entries, "next_cursor": following}

@@ -167,12 +167,12 @@ def check_secrets(vault: SecretStore, tenant: str, target: Target, *, field: str
     names = secret_names(target)
     if not names:
         return
-    known = {secret.name: secret for secret in vault.find_secrets(tenant, names)}
+    stored = {secret.name: secret for secret in vault.find_secrets(tenant, names)}
     if isinstance(target, CommandTarget):
-        problems = variable_problems(target.secret_env, target.argv[0], known)
+        problems = variable_problems(target.secret_env, target.argv[0], stored)
     else:
         assert isinstance(target, HttpTarget)  # noqa: S101 - no other target names secrets
-        problems = header_problems(target.secret_headers, target.address, known)
+        problems = header_problems(target.secret_headers, target.address, stored)
     if problems:
         raise refusal([replace(problem, field=field + problem.field.removeprefix("target")) for problem in problems])
 
@@ -186,19 +186,19 @@ def redactor_for(vault: SecretStore, seal: Seal | None, schedule: Schedule, occu
     tenant, started = schedule.owner.tenant, occurrence.started or 0
     if occurrence.revision == schedule.revision:
         names = secret_names(schedule.declaration.target)
-        known = vault.find_secrets(tenant, names) if names else []
+        stored = vault.find_secrets(tenant, names) if names else []
     else:  # the target may have been edited, so it may have been any of them
-        names, known = set(), vault.secrets(tenant)
+        names, stored = set(), vault.secrets(tenant)
     values = [
         seal.open(tenant, secret.name, secret.sealed) if seal is not None and secret.updated < started else None
-        for secret in known
+        for secret in stored
     ]
     opened = [value for value in values if value is not None]
-    is_known = len(opened) == len(values) and names <= {secret.name for secret in known}
+    is_known = len(opened) == len(values) and names <= {secret.name for secret in stored}
     return Redactor(opened) if is_known else None
 
 
-def redact(reported: Any, redactor: Redactor | None) -> Any:  # noqa: ANN401 - JSON
+def redact(reported: Any, redactor: Redactor | None) -> Any:
     """Reported JSON without the values of secrets; a placeholder for all of it if the secrets are unknown."""
     if reported is None:
         return None

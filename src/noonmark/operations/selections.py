@@ -111,7 +111,7 @@ def _each(
     *,
     only: SchedulePhase | None = None,
 ) -> dict[str, Any]:
-    """Act on each selected schedule; what refuses one of them does not stop the others."""
+    """Act on each selected schedule; an error of one does not stop the others."""
     entries = []
     for schedule in _selected(service, caller, arguments, only):
         entry: dict[str, Any] = {
@@ -145,11 +145,11 @@ def _selected(
     given = {name: value for name in FILTERS if (value := getattr(arguments, name))}
     if arguments.schedule_ids is not None:
         if given:
-            raise InvalidRequest("names the schedules, so filters cannot be given too", field="schedule_ids")
+            raise InvalidRequest("cannot be combined with filters", field="schedule_ids")
         named = [find_for(caller, service.store, one).schedule for one in dict.fromkeys(arguments.schedule_ids)]
         return [schedule for schedule in named if only is None or schedule.phase is only]
     if not given:
-        raise InvalidRequest(f"say which schedules: by schedule_ids, or by one of {', '.join(FILTERS)}")
+        raise InvalidRequest(f"select schedules by schedule_ids, or by one of {', '.join(FILTERS)}")
     if SchedulePhase.DELETED in (arguments.phase or ()):
         raise InvalidRequest("must not be deleted: nothing can be done with a deleted schedule", field="phase")
     filters = ScheduleFilters.read(given)

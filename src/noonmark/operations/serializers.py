@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 Row = TypeVar("Row")
+Place = TypeVar("Place")
 
 MAX_BYTES = 2_097_152
 """A page ends before the entry that would make it larger, unless that is its first."""
@@ -84,6 +85,31 @@ def read_page(
                 return Page(entries, None)
             mean = max(1, size // len(entries))
             step = max(1, min(limit + 1 - len(entries), (MAX_BYTES - size) // mean + 1))
+
+
+def visible(
+    read: Callable[[int, Place | None], Sequence[Row]],
+    place_of: Callable[[Row], Place],
+    is_seen: Callable[[Row], bool],
+    start: Place | None,
+) -> Callable[[int, Row | None], list[Row]]:
+    """The `fetch` of a list of which the caller sees some rows: it reads on until it has as many as are asked for.
+
+    `read` reads a number of rows after a place; `start` is the place of the cursor.
+    """
+
+    def fetch(count: int, last: Row | None) -> list[Row]:
+        place = start if last is None else place_of(last)
+        rows: list[Row] = []
+        while len(rows) < count:
+            page = read(count, place)
+            rows += filter(is_seen, page)
+            if len(page) < count:
+                break
+            place = place_of(page[-1])
+        return rows[:count]
+
+    return fetch
 
 
 def fitting(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -152,10 +178,10 @@ def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
 
 def schedule_size(stored: StoredSchedule) -> int:
     """The bytes of the document of a schedule, or some more."""
-    known = _schedule_fields(stored.schedule)
-    if known.size is None:
-        known.size = size_of(known.fields)
-    return known.size + STATE_BYTES
+    cached = _schedule_fields(stored.schedule)
+    if cached.size is None:
+        cached.size = size_of(cached.fields)
+    return cached.size + STATE_BYTES
 
 
 @dataclass(slots=True)
@@ -172,9 +198,9 @@ _fields_of: dict[int, _ScheduleFields] = {}
 
 
 def _schedule_fields(schedule: Schedule) -> _ScheduleFields:
-    known = _fields_of.get(id(schedule))
-    if known is not None and known.schedule is schedule:
-        return known
+    cached = _fields_of.get(id(schedule))
+    if cached is not None and cached.schedule is schedule:
+        return cached
     fields = {
         "schedule_id": schedule.schedule_id,
         "name": None,
@@ -197,8 +223,8 @@ def _schedule_fields(schedule: Schedule) -> _ScheduleFields:
     }
     if len(_fields_of) >= MAX_REMEMBERED:
         _fields_of.clear()
-    known = _fields_of[id(schedule)] = _ScheduleFields(schedule, fields)
-    return known
+    cached = _fields_of[id(schedule)] = _ScheduleFields(schedule, fields)
+    return cached
 
 
 def outcome_document(mark: Mark) -> dict[str, Any]:
@@ -223,8 +249,8 @@ def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
     has_fires = schedule.phase in (SchedulePhase.ACTIVE, SchedulePhase.PROPOSED)
     if not has_fires or trigger is None or isinstance(trigger, EventTrigger):
         return []
-    left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
-    return _fires(trigger).after(now)[:left]
+    runs_left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
+    return _fires(trigger).after(now)[:runs_left]
 
 
 class _Fires:
@@ -236,9 +262,9 @@ class _Fires:
 
     def after(self, now: Micros) -> list[Micros]:
         """The next ones after a time."""
-        known = self._known
-        if known is not None and known[0] <= now and (not known[1] or now < known[1][0]):
-            return known[1]
+        cached = self._known
+        if cached is not None and cached[0] <= now and (not cached[1] or now < cached[1][0]):
+            return cached[1]
         times: list[Micros] = []
         time: Micros | None = now
         while len(times) < NEXT_FIRES and time is not None:

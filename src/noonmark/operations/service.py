@@ -397,18 +397,18 @@ def list_revisions(service: Service, caller: Caller, arguments: RevisionQuery) -
     if stored is None or not caller.sees(stored.schedule):
         raise NotFound(f"there is no schedule {arguments.schedule_id!r}", field="schedule_id")
     before = None if arguments.cursor is None else _audit_position(service, caller, arguments.cursor[0])
-    found: list[AuditEntry] = []
-    while len(found) <= limit:
+    revisions: list[AuditEntry] = []
+    while len(revisions) <= limit:
         page = store.audit_entries(tenant, limit + 1, before=before, schedule_id=arguments.schedule_id, changes=True)
         # Another schedule may have had the id before.
-        found += [entry for entry in page if entry.uid == stored.schedule.uid]
+        revisions += [entry for entry in page if entry.uid == stored.schedule.uid]
         if len(page) <= limit:
             break
         before = page[-1].key
     following = None
-    if len(found) > limit:
-        following = write_cursor(hide_text(store.own_key(), tenant, str(found[limit - 1].key)))
-    return {"revisions": [_revision_document(entry) for entry in found[:limit]], "next_cursor": following}
+    if len(revisions) > limit:
+        following = write_cursor(hide_text(store.own_key(), tenant, str(revisions[limit - 1].key)))
+    return {"revisions": [_revision_document(entry) for entry in revisions[:limit]], "next_cursor": following}
 
 
 def _revision_document(entry: AuditEntry) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class SessionTools:
         self._service = lambda: service
 
     def descriptions(self, turn: AgentTurn, session: Session) -> list[ToolDescription]:
-        """What a model is told of the tools that its session may use."""
+        """The description of the tools that a session may use, for its model."""
         if self._service is None:
             return []
         caller = _caller(self._service(), turn, session)

@@ -15,7 +15,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.quotas import Resource
 from noonmark.core.schedule import Owner
 from noonmark.core.targets.session import PromptAction, SessionSpec, SessionTarget, SessionType, read_prompt_action
-from noonmark.core.workflows.hidden import hidden_schedule, turns_id
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, turns_id
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.serializers import occurrence_document, read_page, text
@@ -169,14 +169,14 @@ def add_turn(
     )
     if expect is not None:
         expect(requested.id)
-    if (known := service.store.occurrence(requested.id)) is None:
+    if (occurrence := service.store.occurrence(requested.id)) is None:
         service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))
         service.wake(None)
         record_audit_entry(service, caller, f"session {session_id}, run {requested.id}")
-        known = service.store.occurrence(requested.id) or requested
-    elif known.overrides is None or known.overrides.target != target:
+        occurrence = service.store.occurrence(requested.id) or requested
+    elif occurrence.overrides is None or occurrence.overrides.target != target:
         raise KeyReused("this key came with another message before", field="key")
-    return known, schedule
+    return occurrence, schedule
 
 
 def _check_scopes(caller: Caller, session: Session) -> None:

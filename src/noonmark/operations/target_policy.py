@@ -291,7 +291,7 @@ def check_target(
 
 
 def check_agent(service: Service, caller: Caller, target: Target, *, field: str = "target") -> None:
-    """Refuse a session or a mob that the caller does not see: whoever talks in one reads what others have said."""
+    """Refuse a session or a mob that the caller does not see: its transcript can be read by talking in it."""
     agent = agent_target(target)
     if agent is None or not caller.sees_own_only:
         return

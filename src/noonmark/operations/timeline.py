@@ -145,12 +145,12 @@ def _by_schedule(
     for one in store.count_marks(scope, span, width) if uids else ():
         counts[one.uid][one.bucket, counted_as(one.state, is_late=one.is_late)] += one.count
     projection = _Projection(_horizons(store, scope, span) if uids else None, span, width)
-    few, left = [], MAX_IN_ALL
+    few, remaining = [], MAX_IN_ALL
     for uid in uids:
         number = counts[uid].total() + projection.count([uid])
-        if number <= min(arguments.max_marks, left):
+        if number <= min(arguments.max_marks, remaining):
             few.append(uid)
-            left -= number
+            remaining -= number
     shown: dict[str, list[Mark]] = {uid: projection.marks([uid]) for uid in few}
     if any(counts[uid] for uid in few):
         listed = MarkScope(tenant=scope.tenant, uids=tuple(few))
@@ -177,8 +177,8 @@ def _all(
         selection, _ = schedule_filter(caller, arguments)
         scope = MarkScope(tenant=tenant, wanted=replace(selection, kinds=trigger_types(arguments)))
     else:
-        found = schedule_edits.find_for(caller, store, arguments.schedule_id, deleted=True)
-        scope = MarkScope(tenant=tenant, uids=(found.schedule.uid,))
+        stored_schedule = schedule_edits.find_for(caller, store, arguments.schedule_id, deleted=True)
+        scope = MarkScope(tenant=tenant, uids=(stored_schedule.schedule.uid,))
     counts: Counter[tuple[int, str]] = Counter()
     for one in store.count_marks(scope, span, width):
         counts[one.bucket, counted_as(one.state, is_late=one.is_late)] += one.count
@@ -186,8 +186,8 @@ def _all(
     marks = buckets = None
     if counts.total() + projection.count() <= most:
         listed = [*store.marks(scope, span, most), *projection.marks()]
-        known = store.find_uids({mark.uid for mark in listed})
-        marks = _mark_documents(listed, {uid: stored.schedule for uid, stored in known.items()})
+        schedules = store.find_uids({mark.uid for mark in listed})
+        marks = _mark_documents(listed, {uid: stored.schedule for uid, stored in schedules.items()})
     else:
         buckets = _bucket_documents(counts + projection.counts(), span, width)
     row = {"schedule_id": None, "name": None, "timezone": None, "phase": None, "marks": marks, "buckets": buckets}
@@ -225,8 +225,8 @@ class _Projection:
 
     def marks(self, uids: Iterable[str] | None = None) -> list[Mark]:
         """The fires of schedules, by default of all of them."""
-        span, known = self._span, self._horizons
-        horizons = [known[uid] for uid in uids or known if uid in known]
+        span, by_uid = self._span, self._horizons
+        horizons = [by_uid[uid] for uid in uids or by_uid if uid in by_uid]
         return [
             mark
             for one in horizons
@@ -245,8 +245,8 @@ class _Projection:
     def _counts_of(self, uid: str, edges: Sequence[Micros]) -> dict[tuple[int, str], int]:
         if (horizon := self._horizons.get(uid)) is None:
             return {}
-        found = future_counts(horizon, edges, now=self._span.now)
-        return {(bucket, str(state)): count for (bucket, state), count in found.items()}
+        counts = future_counts(horizon, edges, now=self._span.now)
+        return {(bucket, str(state)): count for (bucket, state), count in counts.items()}
 
 
 def _row(schedule: Schedule) -> dict[str, Any]:
@@ -290,10 +290,10 @@ def mark_document(mark: Mark, schedule: Schedule | None) -> dict[str, Any]:
 
 
 def _bucket_documents(counts: Mapping[tuple[int, str], int], span: Span, width: Micros) -> list[dict[str, Any]]:
-    found: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
+    buckets: defaultdict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTED, 0))
     for (bucket, column), count in counts.items():
-        found[bucket][column] += count
-    return [{"from_utc": to_text(span.since + bucket * width), **found[bucket]} for bucket in sorted(found)]
+        buckets[bucket][column] += count
+    return [{"from_utc": to_text(span.since + bucket * width), **buckets[bucket]} for bucket in sorted(buckets)]
 
 
 def _page(
@@ -333,8 +333,8 @@ def _first(service: Service, caller: Caller, selection: ScheduleFilter, now: Mic
     groups = (workload.overdue, workload.running, workload.due, workload.waiting, workload.upcoming)
     overdue, *others = ([row.uid for row in group.occurrences] for group in groups)
     uids = dict.fromkeys([*overdue, *(row.uid for row in failed), *(uid for group in others for uid in group)])
-    known = store.find_uids(uids)
-    listed = [known[uid] for uid in uids if uid in known]
+    schedules = store.find_uids(uids)
+    listed = [schedules[uid] for uid in uids if uid in schedules]
     return [stored for stored in listed if _is_listed(stored.schedule) and fits(stored, selection)]
 
 

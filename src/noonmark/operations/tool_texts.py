@@ -52,7 +52,7 @@ def capped(answer: dict[str, Any]) -> dict[str, Any]:
     raise AnswerTooLarge(f"the answer has more than {MAX_ANSWER:,} characters; ask for fewer entries with `limit`")
 
 
-def _shortened(value: Any, cap: int, depth: int) -> Any:  # noqa: ANN401 - JSON
+def _shortened(value: Any, cap: int, depth: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= cap else f"{value[:cap]} {CUT}"
     if isinstance(value, dict | list) and not depth:
@@ -175,9 +175,9 @@ def occurrences_text(page: Mapping[str, Any], now: Micros) -> str:
         reason = "" if one["reason"] is None else f" ({one['reason']})"
         due = fire_words(one["due_at_utc"], _zone(one["trigger_snapshot"]), now)
         lines.append(f"- {one['occurrence_id']}: {one['phase']}{reason}, due {due}")
-        said = {name: one[name] for name in ("why", "failure_detail", "payload") if one[name] is not None}
-        if said:
-            of_others[one["occurrence_id"]] = said
+        details = {name: one[name] for name in ("why", "failure_detail", "payload") if one[name] is not None}
+        if details:
+            of_others[one["occurrence_id"]] = details
     return _joined([*lines, *_more(page)], of_others)
 
 

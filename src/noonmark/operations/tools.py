@@ -377,8 +377,10 @@ def _input_schema(tool: Tool) -> dict[str, Any]:
     properties = {}
     for name in tool.arguments:
         own = schema["properties"][name]
-        said = SAID.get(name)
-        properties[name] = dict(own if said is None else said) if may_reset or said else _without_null(own)
+        description = SAID.get(name)
+        properties[name] = (
+            dict(own if description is None else description) if may_reset or description else _without_null(own)
+        )
     required = [name for name in tool.arguments if name in (*schema.get("required", ()), *tool.required)]
     return {
         **{name: value for name, value in schema.items() if name not in ("title", "description")},
@@ -409,7 +411,7 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in schema.items() if name != "anyOf"}, **kinds[0]}
 
 
-def _without_words(schema: Any) -> Any:  # noqa: ANN401 - of a schema
+def _without_words(schema: Any) -> Any:
     """The schema of an answer as clients check it: a model need not read it."""
     if isinstance(schema, list):
         return [_without_words(one) for one in schema]

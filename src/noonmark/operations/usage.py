@@ -1,4 +1,4 @@
-"""Usage: what models were used for, what that cost, and what schedules will cost this month."""
+"""Usage of models, its cost, and a forecast of what schedules will cost this month."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from noonmark.ports.store import Store
 
 LATELY: Micros = 31 * DAY
-"""A schedule without usage for so long has no forecast, unless it is asked for by its id."""
+"""A schedule without usage for this long has no forecast, unless it is named by its id."""
 
 
 def report_usage(service: Service, caller: Caller, arguments: UsageQuery) -> dict[str, Any]:
@@ -64,11 +64,11 @@ def report_usage(service: Service, caller: Caller, arguments: UsageQuery) -> dic
     }
 
 
-def _user_of(caller: Caller, asked: str | None) -> str | None:
+def _user_of(caller: Caller, user: str | None) -> str | None:
     """The user whose usage a caller may see; None for all of the tenant."""
     if not caller.sees_own_only:
-        return asked
-    if asked not in (None, caller.owner.user):
+        return user
+    if user not in (None, caller.owner.user):
         raise NotAllowed("you see your own usage only", field="user")
     return caller.owner.user
 
@@ -89,14 +89,14 @@ class _Names:
 
 
 def _sum(groups: Iterable[UsageGroup]) -> UsageGroup:
-    found = list(groups)
+    all_groups = list(groups)
     return UsageGroup(
         key=None,
-        usage=reduce(Usage.plus, (group.usage for group in found), Usage()),
-        unpriced_calls=sum(group.unpriced_calls for group in found),
+        usage=reduce(Usage.plus, (group.usage for group in all_groups), Usage()),
+        unpriced_calls=sum(group.unpriced_calls for group in all_groups),
         reserved=Amount(
-            tokens=sum(group.reserved.tokens for group in found),
-            cost=sum(group.reserved.cost or 0 for group in found),
+            tokens=sum(group.reserved.tokens for group in all_groups),
+            cost=sum(group.reserved.cost or 0 for group in all_groups),
         ),
     )
 
@@ -185,28 +185,28 @@ def forecast_usage(service: Service, caller: Caller, arguments: ForecastQuery) -
     """
     store, now = service.store, service.store.clock()
     if arguments.schedule_id is not None:
-        found = [schedule_edits.find_for(caller, store, arguments.schedule_id)]
+        schedules = [schedule_edits.find_for(caller, store, arguments.schedule_id)]
     else:
-        found = spenders(service, caller, arguments.limit, now=now)
+        schedules = spenders(service, caller, arguments.limit, now=now)
     forecasts = [
-        forecast_of(store, stored, store.costs_of_runs(stored.schedule.uid, RUNS_READ), now=now) for stored in found
+        forecast_of(store, stored, store.costs_of_runs(stored.schedule.uid, RUNS_READ), now=now) for stored in schedules
     ]
-    known = [one for one in forecasts if one.p50 is not None and one.p90 is not None]
+    complete = [one for one in forecasts if one.p50 is not None and one.p90 is not None]
     start, end = month_of(now)
     return {
         "month_start_utc": text(start),
         "month_end_utc": text(end),
         "spent_usd": to_dollars(sum(one.spent for one in forecasts)),
-        "p50_usd": to_dollars(sum(one.p50 or 0 for one in known)) if known or not forecasts else None,
-        "p90_usd": to_dollars(sum(one.p90 or 0 for one in known)) if known or not forecasts else None,
-        "unknown": len(forecasts) - len(known),
+        "p50_usd": to_dollars(sum(one.p50 or 0 for one in complete)) if complete or not forecasts else None,
+        "p90_usd": to_dollars(sum(one.p90 or 0 for one in complete)) if complete or not forecasts else None,
+        "unknown": len(forecasts) - len(complete),
         "schedules": [
             {
                 "schedule_id": stored.schedule.schedule_id,
                 "name": stored.schedule.declaration.name,
                 **one.to_document(),
             }
-            for stored, one in zip(found, forecasts, strict=True)
+            for stored, one in zip(schedules, forecasts, strict=True)
         ],
     }
 
@@ -215,13 +215,13 @@ def spenders(service: Service, caller: Caller, limit: int, *, now: Micros) -> li
     """The schedules that the caller sees with usage lately, the most expensive first."""
     tenant, user = caller.owner.tenant, caller.owner.user if caller.sees_own_only else None
     groups = service.store.usage(tenant, UsageBy.SCHEDULE, since=now - LATELY, until=now + 1, limit=limit, user=user)
-    found = []
+    result = []
     for group in groups:
         if group.key is not None and not is_hidden(group.key):
             stored = service.store.find(tenant, group.key)
             if stored is not None and caller.sees(stored.schedule):
-                found.append(stored)
-    return found
+                result.append(stored)
+    return result
 
 
 def forecast_of(store: Store, stored: StoredSchedule, costs: Sequence[int | None], *, now: Micros) -> Forecast:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
-from noonmark.core.agents.flows import flow_inputs, flow_workflow
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import (
     Conflict,
@@ -25,17 +24,17 @@ from noonmark.core.quotas import Resource
 from noonmark.core.schedule import TRUSTED, Owner
 from noonmark.core.targets import WorkflowTarget, read_target
 from noonmark.core.workflows.definition import check_inputs, parse_definition, restore_definition
-from noonmark.core.workflows.hidden import hidden_schedule, runs_id
+from noonmark.core.workflows.flows import flow_inputs, flow_workflow
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, runs_id
 from noonmark.core.workflows.progress import results
-from noonmark.core.workflows.run import StepPhase, StepRecord
-from noonmark.core.workflows.step_waits import WaitingFor, approval_id, waits_for
+from noonmark.core.workflows.run import StepPhase, StepRecord, WaitingFor, approval_id, waits_for
 from noonmark.operations import occurrences, schedule_edits
 from noonmark.operations.explain import open_children
 from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.secrets import check_secrets
-from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text
+from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text, visible
 from noonmark.operations.service import cause_of_run, quotas_of, record_audit_entry
 from noonmark.operations.target_policy import check_agent, check_target, target_warnings, unserved
 from noonmark.ports.workflows import WorkflowVersion
@@ -74,9 +73,9 @@ def create_workflow(service: Service, caller: Caller, arguments: Mapping[str, An
     """Create a version of a workflow; the definition of the newest version again is that version."""
     definition, number = parse_definition(dict(arguments))
     tenant, workflow_id = caller.owner.tenant, definition.workflow_id
-    known = service.store.workflow(tenant, workflow_id)
-    if known is not None:
-        _check_owner(caller, known)
+    newest = service.store.workflow(tenant, workflow_id)
+    if newest is not None:
+        _check_owner(caller, newest)
     _check_targets(service, caller, definition)
     now = service.store.clock()
     version = service.store.put_workflow(
@@ -102,11 +101,11 @@ def create_workflow(service: Service, caller: Caller, arguments: Mapping[str, An
     }
 
 
-def _check_owner(caller: Caller, known: WorkflowVersion) -> None:
+def _check_owner(caller: Caller, version: WorkflowVersion) -> None:
     """Refuse a new version of a workflow of somebody else."""
-    if not _sees(caller, known):
-        raise Conflict(f"{known.workflow_id!r} belongs to another owner", field="workflow_id")
-    if known.source == TRUSTED and caller.source != TRUSTED:
+    if not _sees(caller, version):
+        raise Conflict(f"{version.workflow_id!r} belongs to another owner", field="workflow_id")
+    if version.source == TRUSTED and caller.source != TRUSTED:
         raise NotAllowed(
             "a program declared this workflow, and only a program can change what it does", field="workflow_id"
         )
@@ -141,11 +140,11 @@ def _targets(definition: Definition) -> Iterator[tuple[str, Target]]:
 
 def definition_warnings(service: Service, version: WorkflowVersion, definition: Definition) -> list[str]:
     """What may surprise about a definition: targets that no live node serves, and workflows that do not exist."""
-    found: dict[str, str] = {}
+    warnings: dict[str, str] = {}
     for path, target in _targets(definition):
         for warning in target_warnings(service, version.tenant, target, version.source):
-            found.setdefault(warning, path)
-    return [f"{path}: {warning}" for warning, path in found.items()]
+            warnings.setdefault(warning, path)
+    return [f"{path}: {warning}" for warning, path in warnings.items()]
 
 
 def get_workflow(service: Service, caller: Caller, arguments: WorkflowLookup) -> dict[str, Any]:
@@ -171,18 +170,10 @@ def list_workflows(service: Service, caller: Caller, arguments: WorkflowQuery) -
     """List the workflows by id, each with its newest version."""
     start = None if arguments.cursor is None else arguments.cursor[0]
 
-    def fetch(count: int, last: WorkflowVersion | None) -> list[WorkflowVersion]:
-        nonlocal start
-        found: list[WorkflowVersion] = []
-        start = start if last is None else last.workflow_id
-        while len(found) < count:
-            page = service.store.workflows(caller.owner.tenant, count, after=start)
-            found += [version for version in page if _sees(caller, version)]
-            if len(page) < count:
-                break
-            start = page[-1].workflow_id
-        return found[:count]
+    def read(count: int, place: str | None) -> Sequence[WorkflowVersion]:
+        return service.store.workflows(caller.owner.tenant, count, after=place)
 
+    fetch = visible(read, lambda version: version.workflow_id, lambda version: _sees(caller, version), start)
     entries, end = read_page(arguments.limit, fetch, lambda page: [_version_document(one) for one in page])
     return {"workflows": entries, "next_cursor": None if end is None else write_cursor(end.workflow_id)}
 
@@ -292,7 +283,7 @@ def start_run(  # noqa: PLR0913 - what a caller may say about a run
     version: WorkflowVersion,
     *,
     inputs: dict[str, Any],
-    payload: Any = None,  # noqa: ANN401 - JSON
+    payload: Any = None,
     key: str | None = None,
     is_pinned: bool = False,
     reason: str | None = None,
@@ -318,15 +309,15 @@ def start_run(  # noqa: PLR0913 - what a caller may say about a run
     )
     if expect is not None:
         expect(requested.id)
-    if (known := service.store.occurrence(requested.id)) is None:
+    if (occurrence := service.store.occurrence(requested.id)) is None:
         service.store.add([requested], limits=quotas_of(service, caller, Resource.QUEUED))
         service.wake(None)
         about = f"workflow {version.workflow_id} version {version.version}, run {requested.id}"
         record_audit_entry(service, caller, _with_reason(about, reason))
-        known = service.store.occurrence(requested.id) or requested
-    elif not _is_same(known, requested, is_pinned=is_pinned):
+        occurrence = service.store.occurrence(requested.id) or requested
+    elif not _is_same(occurrence, requested, is_pinned=is_pinned):
         raise KeyReused("this key came with other inputs, another payload or another version before", field="key")
-    return run_document(service, known, schedule)
+    return run_document(service, occurrence, schedule)
 
 
 def _check_accepted(definition: Definition, inputs: dict[str, Any], payload: object) -> None:
@@ -339,13 +330,13 @@ def _check_accepted(definition: Definition, inputs: dict[str, Any], payload: obj
         raise NotAllowed("a program declared this workflow, and it takes no payloads from callers", field="payload")
 
 
-def _is_same(known: Occurrence, requested: Occurrence, *, is_pinned: bool) -> bool:
+def _is_same(stored: Occurrence, requested: Occurrence, *, is_pinned: bool) -> bool:
     """Whether a run is the one that is requested again; the newest version may be another one by now."""
-    before, after = (one.overrides.target if one.overrides is not None else None for one in (known, requested))
+    before, after = (one.overrides.target if one.overrides is not None else None for one in (stored, requested))
     if not isinstance(before, WorkflowTarget) or not isinstance(after, WorkflowTarget):
         return False
     same_version = not is_pinned or before.version == after.version
-    return same_version and (known.payload, before.inputs) == (requested.payload, after.inputs)
+    return same_version and (stored.payload, before.inputs) == (requested.payload, after.inputs)
 
 
 def _run_schedule(service: Service, version: WorkflowVersion) -> Schedule:
@@ -391,21 +382,15 @@ def cancel_workflow_run(service: Service, caller: Caller, arguments: WorkflowRun
 def list_workflow_runs(service: Service, caller: Caller, arguments: WorkflowRunQuery) -> dict[str, Any]:
     """List the runs of workflows, latest first."""
     schedules = ScheduleReader(service)
-    start, phases = arguments.cursor, frozenset(arguments.phase or ())
+    phases = frozenset(arguments.phase or ())
 
-    def fetch(count: int, last: Listed | None) -> list[Listed]:
-        nonlocal start
-        found: list[Listed] = []
-        start = start if last is None else _place(last)
-        while len(found) < count:
-            page = service.store.workflow_runs(
-                caller.owner.tenant, count, workflow_id=arguments.workflow_id, phases=phases, before=start
-            )
-            found += [row for row in page if _is_seen(caller, schedules.of(row[1]))]
-            if len(page) < count:
-                break
-            start = _place(page[-1])
-        return found[:count]
+    def read(count: int, place: tuple[int, str] | None) -> Sequence[Listed]:
+        return service.store.workflow_runs(
+            caller.owner.tenant, count, workflow_id=arguments.workflow_id, phases=phases, before=place
+        )
+
+    def is_seen(row: Listed) -> bool:
+        return _is_seen(caller, schedules.of(row[1]))
 
     def serialize(page: Sequence[Listed]) -> list[dict[str, Any]]:
         ended = [row.id for _, row in page if row.phase in FINAL and row.has_begun]
@@ -416,7 +401,7 @@ def list_workflow_runs(service: Service, caller: Caller, arguments: WorkflowRunQ
             for entry, (_, row) in zip(entries, page, strict=True)
         ]
 
-    entries, end = read_page(arguments.limit, fetch, serialize)
+    entries, end = read_page(arguments.limit, visible(read, _place, is_seen, arguments.cursor), serialize)
     return {"workflow_runs": entries, "next_cursor": None if end is None else write_cursor(*_place(end))}
 
 
@@ -505,21 +490,21 @@ def _steps(
     """The steps in the order of the definition, each followed by its elements; the result of a list is theirs."""
     # Steps without a record were never reached.
     phase = StepPhase.CANCELLED if occurrence.phase in FINAL else StepPhase.PENDING
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     for step in definition.steps:
         own = records.get((step.id, None)) or StepRecord(step_id=step.id, phase=phase)
         elements = [records[step.id, index] for index in range(own.count or 0) if (step.id, index) in records]
         document = _step_document(step, own, run)
         if own.count is not None and own.phase is StepPhase.COMPLETED:
             document |= {"result": [record.result for record in elements], "has_result": True}
-        found += [document, *(_step_document(step, record, run) for record in elements)]
-    return found
+        documents += [document, *(_step_document(step, record, run) for record in elements)]
+    return documents
 
 
 def _step_document(step: Step, record: StepRecord, run: WorkflowRun | None) -> dict[str, Any]:
-    waiting_for, asked = waits_for(step, record), None
+    waiting_for, approval = waits_for(step, record), None
     if run is not None and waiting_for is WaitingFor.APPROVAL:
-        asked = approval_id(run.occurrence_id, step.id, run.attempt)
+        approval = approval_id(run.occurrence_id, step.id, run.attempt)
     return {
         "step_id": record.step_id,
         "index": record.index,
@@ -532,7 +517,7 @@ def _step_document(step: Step, record: StepRecord, run: WorkflowRun | None) -> d
         "error": record.error,
         "waiting_for": None if waiting_for is None else str(waiting_for),
         "ready_at_utc": text(record.ready) if not record.has_ended else None,
-        "approval_id": asked,
+        "approval_id": approval,
         "occurrence_id": record.child,
         "count": record.count,
         "compensation": None if record.compensation is None else str(record.compensation),

@@ -111,7 +111,7 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolDescription:
-    """What a model is told of a tool."""
+    """The description of a tool, for a model."""
 
     name: str
     description: str

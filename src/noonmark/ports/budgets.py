@@ -87,7 +87,7 @@ class UsageGroup:
     """The cost is of the calls whose price is known."""
     unpriced_calls: int = 0
     reserved: Amount
-    """What is reserved, and not settled."""
+    """Reserved and not yet settled."""
 
 
 class BudgetStore(Protocol):

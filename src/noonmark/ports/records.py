@@ -181,7 +181,8 @@ class MarkScope:
 class Span:
     """A stretch of time, as seen at an instant: its first microsecond, and the first one after it.
 
-    What has not ended at that instant and was due before the stretch belongs to it too, if the instant is in it.
+    An occurrence that was due before the stretch and has not ended at that instant belongs to it too, if the instant
+    is in it.
     """
 
     since: Micros
@@ -190,7 +191,7 @@ class Span:
 
     @property
     def is_open(self) -> bool:
-        """Whether what has not ended belongs to it."""
+        """Whether occurrences that have not ended belong to it."""
         return self.since <= self.now < self.until
 
 
@@ -201,7 +202,7 @@ class MarkCount:
     uid: str | None
     """The schedule, where schedules are named."""
     bucket: int
-    """The number of the bucket, from the beginning of the span. What was due before is in the first."""
+    """The number of the bucket, from the beginning of the span. Earlier due times are in the first."""
     state: MarkState
     is_late: bool | None
     """Whether they started late; None if they have not started."""
@@ -324,7 +325,7 @@ class Admitted:
 class LeaseLost:
     """The fence, revision or phase no longer matches the claim; nothing was written.
 
-    Release it all the same: if only the revision has changed, this node still holds the lease.
+    It must still be released: if only the revision has changed, this node holds the lease.
     """
 
     occurrence_id: str

@@ -687,7 +687,7 @@ class Store(
         """
 
     def request_stop(self, occurrence_id: str) -> bool:
-        """Ask what delivers it to stop it as cancelled; False if it is neither delivered nor suspended.
+        """Ask the node that delivers it to cancel it; False if it is neither delivered nor suspended.
 
         A suspended workflow run becomes claimable, so that a node ends it. What a target has accepted is overdue from
         now on, and ends as cancelled; a workflow run that an engine has accepted is not, since it ends by itself. The

@@ -238,7 +238,7 @@ async def _router_error(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     headers = dict(getattr(error, "headers", None) or {})
     if status == 404:
-        return problem_response(HttpError(404, "not_found", "there is nothing at this path"), request)
+        return problem_response(HttpError(404, "not_found", "there is no such path"), request)
     if status == 405:
         return problem_response(_method_not_allowed(headers.get("Allow", "").split(", ")), request)
     return problem_response(HttpError(status, "invalid_request", "the request is not valid", headers=headers), request)

@@ -100,7 +100,7 @@ def make_service(
     settings: Settings,
     store: Store,
     clock: SystemClock,
-    **more: Any,  # noqa: ANN401 - further parts of a service
+    **more: Any,
 ) -> Service:
     """What performs operations, with the limits and rules of the settings."""
     engine_functions = {route.partition(":")[2] for route in settings.engine_routes if route.startswith(f"{FUNCTION}:")}
@@ -146,10 +146,10 @@ def engine_settings(loaded: LoadedSettings) -> EngineSettings | None:
     settings = loaded.settings
     if settings.engine is None:
         if settings.engine_routes:
-            raise loaded.error("engine_routes", "needs --engine beside it, the URL of the engine")
+            raise loaded.error("engine_routes", "requires --engine, the URL of the engine")
         return None
     if not (routes := served_routes(settings.engine_routes, settings.functions)):
-        raise loaded.error("engine", "needs --engine-routes beside it, such as session,task,workflow")
+        raise loaded.error("engine", "requires --engine-routes, such as session,task,workflow")
     require("temporal", "an engine (--engine)")
     return EngineSettings(
         address=engine_address(loaded, settings.engine), routes=routes, orphans=settings.engine_orphans

@@ -76,7 +76,7 @@ def integer(low: int, high: int) -> Callable[[object], int]:
         number = int(value) if isinstance(value, str) and _INTEGER.fullmatch(value.strip()) else value
         if isinstance(number, int) and not isinstance(number, bool) and low <= number <= high:
             return number
-        raise ValueError(_message(f"a whole number from {low:,} to {high:,}", value))
+        raise ValueError(_message(f"an integer from {low:,} to {high:,}", value))
 
     return read
 
@@ -229,8 +229,8 @@ def _names_of_tenant(part: str, allowed: str) -> tuple[str, str]:
 
 
 def counts_by_tenant(value: object) -> dict[str, int]:
-    """A whole number for every tenant, or by tenant: TENANT=N,TENANT=N."""
-    allowed = "a whole number, or numbers by tenant as TENANT=N, with commas between them; * is every other tenant"
+    """An integer for every tenant, or by tenant: TENANT=N,TENANT=N."""
+    allowed = "an integer, or numbers by tenant as TENANT=N, with commas between them; * is every other tenant"
     read = integer(0, 2**50)
     try:
         if isinstance(value, list | tuple):
@@ -245,10 +245,10 @@ def counts_by_tenant(value: object) -> dict[str, int]:
 
 def places_by_tenant(value: object) -> dict[str, int]:
     """The same for a number of places: with none, nothing would ever start."""
-    found = counts_by_tenant(value)
-    if not all(1 <= count <= MAX_CONCURRENCY for count in found.values()):
+    counts = counts_by_tenant(value)
+    if not all(1 <= count <= MAX_CONCURRENCY for count in counts.values()):
         raise ValueError(_message(f"1 to {MAX_CONCURRENCY:,}, or such numbers by tenant as TENANT=N", value))
-    return found
+    return counts
 
 
 def duration(value: object) -> int:
@@ -445,7 +445,7 @@ def _setting(
     also: tuple[str, ...] = (),
     switch: str = "",
     is_secret: bool = False,
-) -> Any:  # noqa: ANN401 - a field of whatever type it is declared with
+) -> Any:
     setting = {"default": default, "read": read, "meaning": meaning, "also": also, "switch": switch}
     return field(default_factory=lambda: default, metadata=setting, repr=not is_secret)
 
@@ -1065,8 +1065,8 @@ def _read_file(path: Path, problems: list[Problem]) -> dict[str, Any]:
         problems.append(Problem("config", f"the file {path} cannot be read: {reason}"))
         return {}
     for name in file_values.keys() - SETTINGS.keys():
-        known = ", ".join(SETTINGS)
-        problems.append(Problem(name, f"unknown setting (from the file {path}); known settings are {known}"))
+        setting_names = ", ".join(SETTINGS)
+        problems.append(Problem(name, f"unknown setting (from the file {path}); known settings are {setting_names}"))
     return file_values
 
 
@@ -1085,7 +1085,7 @@ def _origin(source: str) -> str:
     return f"{article[kind]} {name}" if kind in article else kind
 
 
-def _display_value(name: str, value: object) -> Any:  # noqa: ANN401 - JSON
+def _display_value(name: str, value: object) -> Any:
     if is_secret_name(name) and value:
         return MASK
     if isinstance(value, str):

@@ -58,7 +58,7 @@ class RequestGuard:
         self._hosts -= {"", "0.0.0.0", "::"}  # noqa: S104 - they are removed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens."""
+        """Answer a request, also after an internal error."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

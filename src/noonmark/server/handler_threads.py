@@ -51,7 +51,7 @@ class HandlerThreads:
             raise
         return True
 
-    async def call(self, function: Callable[..., T], *args: Any) -> T:  # noqa: ANN401 - those of the function
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function in a thread, in the context of this task. It runs to its end, even if the task does not."""
         loop = asyncio.get_running_loop()
         answers = self._loops.get(loop)
@@ -105,7 +105,7 @@ class _Answers:
         self._ready: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
         self._is_scheduled = False
 
-    def add(self, future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:  # noqa: ANN401 - any
+    def add(self, future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
         """Hand over an answer; from any thread."""
         self._ready.append((future, answer, error))
         if not self._is_scheduled:

@@ -98,7 +98,7 @@ def _answer_batch(
             size += len(responses[-1])
     if stop is not None and dropped_notifications:
         # A notification has no response, but the client must learn that it was not processed.
-        what = f"{dropped_notifications} notifications of this batch were not carried out"
+        what = f"{dropped_notifications} notifications of this batch were not executed"
         responses.append(_encode(_rejection(caller, None, stop, what)))
     return responses
 
@@ -123,7 +123,7 @@ def _reject_call(caller: Caller, message: object, stop: _Stop) -> dict[str, Any]
         call = _parse_call(message)
     except InvalidRequest as error:
         return _failure(caller, _id_of(message), error, INVALID_REQUEST)
-    return None if call.is_notification else _rejection(caller, call.id, stop, "it was not carried out")
+    return None if call.is_notification else _rejection(caller, call.id, stop, "it was not executed")
 
 
 def _rejection(caller: Caller, call_id: str | float | None, stop: _Stop, what: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _is_id(value: object) -> bool:
     return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
 
 
-def _id_of(message: object) -> Any:  # noqa: ANN401 - text, a number or null
+def _id_of(message: object) -> Any:
     """The id for the response to a malformed call; null if it has none."""
     call_id = message.get("id") if isinstance(message, dict) else None
     return call_id if _is_id(call_id) else None
@@ -182,7 +182,7 @@ def _arguments(call: _Call) -> dict[str, Any]:
     """The arguments of a call, by name."""
     if isinstance(call.params, dict):
         return call.params
-    # An unknown method is rejected by its name, whatever its params are.
+    # An unknown method is rejected by its name, before its params are read.
     operation = OPERATIONS.get(call.method)
     if operation is None:
         return {}

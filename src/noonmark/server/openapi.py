@@ -473,7 +473,7 @@ _RPC_ROUTES = [
 
 
 def _task_routes() -> list[DocumentedRoute]:
-    def route(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:  # noqa: ANN401 - of the description
+    def route(method: str, path: str, name: str, summary: str, answer: type, **more: Any) -> DocumentedRoute:
         scope = Scope.READ if method == "GET" else Scope.WRITE
         return DocumentedRoute(
             method=method,
@@ -538,7 +538,7 @@ SCHEMAS: dict[ParameterType, dict[str, Any]] = {
 }
 ERROR_STATUSES = {
     400: "The body, a parameter or a header is invalid.",
-    401: "There is no key, or none that is good.",
+    401: "The key is missing or invalid.",
     403: "The key does not allow it, the Host is not allowed, or the request comes from a page of another site.",
     404: "Not found.",
     405: "Method not allowed.",

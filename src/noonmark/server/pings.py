@@ -50,12 +50,12 @@ class PingLimiter:
     def take(self, token: str) -> None:
         """Count a ping; raises an error with status 429 if there were too many."""
         with self._lock:
-            taken = LIMIT.take(self._full_at.pop(token, None), 1, now=self._monotonic())
-            self._full_at[token] = taken.full_at
+            tokens = LIMIT.take(self._full_at.pop(token, None), 1, now=self._monotonic())
+            self._full_at[token] = tokens.full_at
             if len(self._full_at) > MAX_URLS:
                 self._full_at.popitem(last=False)
-        if not taken.granted:
-            wait = -(-taken.wait // SECOND)
+        if not tokens.granted:
+            wait = -(-tokens.wait // SECOND)
             message = f"too many pings of this URL: at most {BURST} at once, and one in {REFILL // SECOND} s after that"
             raise HttpError(429, QuotaExceeded.code, message, headers={"Retry-After": str(wait)})
 

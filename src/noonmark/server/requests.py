@@ -131,7 +131,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TextHandler:
-    """A handler whose body is any text, whatever its media type is."""
+    """A handler whose body is text of any media type."""
 
     handle: Handler
 
@@ -267,7 +267,7 @@ def _parse_value(kind: ParameterType, text: str) -> object:
     if kind is ParameterType.INTEGER:
         if _INTEGER.fullmatch(text):
             return int(text)
-        raise ValueError(f"must be a whole number, not {shown(text)}")
+        raise ValueError(f"must be an integer, not {shown(text)}")
     if kind is ParameterType.BOOLEAN:
         if text in ("true", "false"):
             return text == "true"

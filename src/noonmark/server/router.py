@@ -25,20 +25,20 @@ class ShapeRouter(Router):
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the route that matches; what has another shape than its route is left to the base class."""
-        found = self.find(scope) if scope["type"] == "http" else None
-        if found is None:
+        match = self.find(scope) if scope["type"] == "http" else None
+        if match is None:
             await super().app(scope, receive, send)
             return
-        route, matched = found
+        route, matched = match
         scope.update({"router": self, "route": route, **matched})
         await route.handle(scope, receive, send)
 
     def find(self, scope: Scope) -> tuple[Route, Scope] | None:
         """The route of a request, and what its path says."""
         for route in self._by_shape.get(_shape(scope["path"]), ()):
-            match, found = route.matches(scope)
+            match, scope_changes = route.matches(scope)
             if match is Match.FULL:
-                return route, found
+                return route, scope_changes
         return None
 
 

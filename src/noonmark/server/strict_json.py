@@ -34,7 +34,7 @@ class _Rejected(NamedTuple):
     key: str | None = None
 
 
-def parse(body: bytes, *, repeats: bool = True) -> Any:  # noqa: ANN401 - JSON of any shape
+def parse(body: bytes, *, repeats: bool = True) -> Any:
     """Parse a body; InvalidRequest says what is wrong with it, and where.
 
     With `repeats=False`, the error quotes nothing of the body, not even keys: a secret may be in the wrong place.
@@ -89,7 +89,7 @@ class _ParserHooks:
     def number(self, text: str) -> float | _Rejected:
         if len(text) > MAX_NUMBER:
             return self._reject(f"is a number of more than {MAX_NUMBER} characters")
-        return value if isfinite(value := float(text)) else self._reject("is a number that no float can hold")
+        return value if isfinite(value := float(text)) else self._reject("is a number beyond the range of a float")
 
     def constant(self, text: str) -> _Rejected:
         return self._reject(f"is {text}, which is not JSON")

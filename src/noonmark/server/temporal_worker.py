@@ -162,8 +162,8 @@ class _Process:
                 await self._read_clock()
 
     async def _read_clock(self) -> None:
-        asked = self._clock.monotonic()
-        self._clock.note(await asyncio.to_thread(self._store.clock), asked)
+        before = self._clock.monotonic()
+        self._clock.note(await asyncio.to_thread(self._store.clock), before)
 
     def _note_settled(self, schedule: Schedule, settlement: Settlement) -> None:
         """Log the end of a run, count it, and call the URL that its schedule names for it."""

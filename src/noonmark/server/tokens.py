@@ -44,7 +44,7 @@ NOT_BEFORE_LEEWAY: Micros = 30 * SECOND
 """How far the clock of the issuer may be ahead."""
 SCOPE_PREFIX = "noonmark:"
 """A scope may have it, so that it is not mistaken for one of another service."""
-_INVALID = "the token is not good"
+_INVALID = "the token is invalid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def read_keys(text: str) -> tuple[VerificationKey, ...]:
     return keys
 
 
-def _key(number: int, entry: Any) -> VerificationKey:  # noqa: ANN401 - JSON
+def _key(number: int, entry: Any) -> VerificationKey:
     """One key of the file; its algorithm must be named and fit its kind."""
     where = f"key {number + 1} of the file"
     algorithm = entry.get("alg") if isinstance(entry, dict) else None
@@ -205,7 +205,7 @@ class TokenVerifier:
         return status.st_mtime_ns, status.st_ino
 
 
-def _claim(claims: Mapping[str, Any], path: str) -> Any:  # noqa: ANN401 - JSON
+def _claim(claims: Mapping[str, Any], path: str) -> Any:
     """A claim by its name, or by a path with dots into objects."""
     if path in claims:
         return claims[path]

@@ -56,7 +56,7 @@ class NotificationListener:
 
 
 class ListenerThread(threading.Thread, ABC):
-    """Keeps a connection that listens, whatever happens, until it is stopped."""
+    """Keeps a listening connection open, and reconnects, until it is stopped."""
 
     def __init__(self, command: str, notify: Callable[[], None]) -> None:
         """`command` is the one by which the connection listens."""
@@ -66,7 +66,7 @@ class ListenerThread(threading.Thread, ABC):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End the thread, whatever it waits for."""
+        """End the thread, also while it waits."""
         self._stopped.set()
         self._interrupt()
         if threading.current_thread() is not self:

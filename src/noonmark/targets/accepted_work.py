@@ -96,8 +96,8 @@ class AcceptedWork:
                 await cancel()
 
     def _was_stopped(self, occurrence: Occurrence) -> bool:
-        found = self._store.run(run_id(occurrence))
-        return found is not None and found[1].outcome in _STOPPED
+        stored_run = self._store.run(run_id(occurrence))
+        return stored_run is not None and stored_run[1].outcome in _STOPPED
 
 
 def _is_over(stored: Occurrence, occurrence: Occurrence) -> bool:

@@ -73,7 +73,7 @@ class CompositeTarget:
 
     @staticmethod
     def _hand_over(engine: Engine, assignments: Sequence[Assignment]) -> list[Assignment]:
-        """Give the engine what is its own; returns the others."""
+        """Hand the engine its assignments; returns the others."""
         given = [one for one in assignments if one.report_to is None and engine.serves(one.occurrence.route)]
         if given:
             engine.deliver(given)

@@ -62,10 +62,10 @@ class SecretResolver:
 
     def variables(self, tenant: str, secret_env: Mapping[str, str], program: str) -> dict[str, str]:
         """Return environment variables, each from the secret that it names; ValueError if one cannot be given."""
-        found = {one.name: one for one in self._store.find_secrets(tenant, set(secret_env.values()))}
+        secrets = {one.name: one for one in self._store.find_secrets(tenant, set(secret_env.values()))}
         values = {}
         for variable, name in secret_env.items():
-            secret, needed = found.get(name), f"the variable {variable} needs it, so nothing was started"
+            secret, needed = secrets.get(name), f"the variable {variable} needs it, so nothing was started"
             if secret is not None and (misfit := secret.program_misfit(program)) is not None:
                 raise ValueError(f"secret {name} {misfit}; {needed}")
             values[variable] = self._open(tenant, name, secret, needed)

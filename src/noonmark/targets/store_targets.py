@@ -105,7 +105,7 @@ class EventEmitter(StoreTarget):
         return succeeded(assignment, {"event_id": event.event_id}, now=self._now())
 
 
-def _payload(occurrence: Occurrence, target: EventTarget) -> Any:  # noqa: ANN401 - JSON
+def _payload(occurrence: Occurrence, target: EventTarget) -> Any:
     """Return the payload sent by the caller of the run, else the schedule's, else that of the triggering event."""
     if kind_of(occurrence.origin) is OriginKind.EVENT:
         return target.payload or occurrence.payload["payload"]

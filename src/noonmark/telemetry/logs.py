@@ -229,7 +229,7 @@ def _quote(value: object) -> str:
     return _escape(text) if text and " " not in text else f'"{_escape(text)}"'
 
 
-def _to_json_value(name: str, value: object, depth: int) -> Any:  # noqa: ANN401 - anything may be logged
+def _to_json_value(name: str, value: object, depth: int) -> Any:
     if is_secret_name(name) and value is not None:
         return MASK
     if isinstance(value, str):

@@ -112,8 +112,8 @@ class ScheduleTimesReader:
             schedules = self._store.schedules(tenant, limit=room, wanted=labelled) if room else []
             page += schedules
             total += self._store.count_schedules(tenant, labelled) if len(schedules) == room else len(schedules)
-        known, now = self._ends, self._store.clock()
-        ends = {one.schedule.uid: self._last_ends(one, known.get(one.schedule.uid, _NONE)) for one in page}
+        last_ends, now = self._ends, self._store.clock()
+        ends = {one.schedule.uid: self._last_ends(one, last_ends.get(one.schedule.uid, _NONE)) for one in page}
         self._ends = ends
         return LabelledSchedules(
             tuple(self._times(one, ends[one.schedule.uid], now) for one in page), total - len(page)
@@ -125,19 +125,19 @@ class ScheduleTimesReader:
         next_fire = self._next_fire(stored, now)
         return ScheduleTimes(schedule.owner.tenant, schedule.schedule_id, name, success.ended, failure.ended, next_fire)
 
-    def _last_ends(self, stored: StoredSchedule, known: tuple[_LastEnd, _LastEnd]) -> tuple[_LastEnd, _LastEnd]:
-        uid, counters, (success, failure) = stored.schedule.uid, stored.counters, known
+    def _last_ends(self, stored: StoredSchedule, last_ends: tuple[_LastEnd, _LastEnd]) -> tuple[_LastEnd, _LastEnd]:
+        uid, counters, (success, failure) = stored.schedule.uid, stored.counters, last_ends
         return (
             self._last_end(uid, {Phase.COMPLETED}, counters.successful, success),
             self._last_end(uid, FAILURES, counters.failed + counters.missed, failure),
         )
 
-    def _last_end(self, uid: str, phases: Collection[Phase], count: int, known: _LastEnd) -> _LastEnd:
-        if count == known.count:
-            return known
+    def _last_end(self, uid: str, phases: Collection[Phase], count: int, last_end: _LastEnd) -> _LastEnd:
+        if count == last_end.count:
+            return last_end
         newest = self._store.occurrences(uid, 1, phases=phases)
         # None are left if all of them have been pruned: the last known time remains true.
-        return _LastEnd(count, newest[0].ended if newest else known.ended)
+        return _LastEnd(count, newest[0].ended if newest else last_end.ended)
 
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -292,7 +292,7 @@ class Metrics:
         self._connections = connections
 
     def watch_engine(self, counts: EngineCounts) -> None:
-        """Include what was seen of an engine."""
+        """Include the counts of an engine."""
         self._engine = counts
 
     def render(self) -> bytes:
@@ -450,7 +450,7 @@ class Metrics:
 
 
 def _collect_engine(counts: EngineCounts) -> Iterator[Metric]:
-    """Yield what was seen of the engine; orphans are counted by the leader."""
+    """Yield the counts of the engine; orphans are counted by the leader."""
     yield _gauge("engine_up", "Whether the engine answered the last call of this process.", counts.problem is None)
     unserved = "Routes of the engine that no worker delivers, as the leader has seen."
     yield _gauge("engine_unserved_routes", unserved, len(counts.unserved))

@@ -23,7 +23,7 @@ NOW: Micros = 1_900_000_020 * SECOND
 MINUTE: Micros = 60 * SECOND
 
 
-def declaration(**changes: Any) -> Declaration:  # noqa: ANN401 - the fields of a Declaration, which checks them
+def declaration(**changes: Any) -> Declaration:
     """Every minute from the minute after `NOW`, the function `work`, the policies that a document has by default."""
     every_minute = IntervalTrigger(60, start_at=from_micros(NOW + MINUTE))
     default = Declaration(
@@ -42,7 +42,7 @@ def schedule(
     owner: Owner | None = None,
     created: Micros = NOW,
     phase: SchedulePhase = SchedulePhase.ACTIVE,
-    **changes: Any,  # noqa: ANN401 - the fields of a Declaration, which checks them
+    **changes: Any,
 ) -> Schedule:
     """The first revision of a schedule; what is not its own belongs to its declaration."""
     return Schedule(
@@ -64,7 +64,7 @@ def occurrence(
     *,
     nominal: Micros = NOW,
     due: Micros | None = None,
-    **changes: Any,  # noqa: ANN401 - the other fields of an Occurrence, which checks them
+    **changes: Any,
 ) -> Occurrence:
     """A pending occurrence of a schedule, due at its nominal time."""
     due = nominal if due is None else due

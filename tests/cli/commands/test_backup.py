@@ -147,7 +147,7 @@ class TestRestore:
         assert names(fresh) == ["kept"]
         assert stat.S_IMODE((tmp_path / "fresh.db").stat().st_mode) == 0o600
 
-    def test_the_store_keeps_its_page_size_whatever_the_backup_has(self, scheduler, url, path, copy):
+    def test_the_store_keeps_its_page_size(self, scheduler, url, path, copy):
         scheduler.schedule(nothing, name="kept", trigger=NEVER)
         call("backup", str(copy), "--store", url)
         scheduler.schedule(nothing, name="later", trigger=NEVER)

@@ -13,9 +13,9 @@ def cli(tmp_path):
 
 
 def test_call(cli):
-    made = cli.create("--cron", "0 0 1 1 *")
-    one = cli.json("schedule", "run-now", made)["occurrence_id"]
-    asked = ("--arguments-json", json.dumps({"occurrence_id": one, "reason": "never mind"}))
+    schedule = cli.create("--cron", "0 0 1 1 *")
+    occurrence_id = cli.json("schedule", "run-now", schedule)["occurrence_id"]
+    asked = ("--arguments-json", json.dumps({"occurrence_id": occurrence_id, "reason": "never mind"}))
     assert cli.json("call", "occurrence/cancel", *asked)["phase"] == "cancelled"
     assert json.loads(cli("call", "schedule/count")) == {"count": 1}
 

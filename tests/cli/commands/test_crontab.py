@@ -36,10 +36,10 @@ def test_a_bad_line_refuses_all_unless_it_is_skipped(store, tmp_path):
     assert refused.code == 2
     assert [line.partition(": ")[0] for line in refused.errors] == [f"{path}:5", f"{path}:6", f"{path}"]
     assert not (tmp_path / "cron.db").exists()
-    made = call("import", "crontab", path, "--apply", "--skip-bad", "--store", store)
-    assert made.code == 0
-    assert "Plan: 2 to create" in made.out
-    assert [line.split(": ")[1:3] for line in made.err.splitlines()] == [
+    answer = call("import", "crontab", path, "--apply", "--skip-bad", "--store", store)
+    assert answer.code == 0
+    assert "Plan: 2 to create" in answer.out
+    assert [line.split(": ")[1:3] for line in answer.err.splitlines()] == [
         ["note", f"{path}:4"],
         ["skipped", f"{path}:5"],
         ["skipped", f"{path}:6"],

@@ -65,10 +65,10 @@ def test_a_damaged_row_is_reported_and_not_changed(file):
     assert "rows      problem  2 damaged among all" in done.out
     assert "labels: is 2 bytes, not text" in done.out
     assert "UPDATE schedules SET is_listed = 0 WHERE key = " in done.out
-    assert 'schedule_states 1, total: is "many", not a whole number' in done.out
-    told = call("doctor", "--store", f"sqlite:///{file}", "--json")
-    assert told.code == 1
-    assert [(one["table"], one["column"]) for one in told.json["damaged_rows"]] == [
+    assert 'schedule_states 1, total: is "many", not an integer' in done.out
+    answer = call("doctor", "--store", f"sqlite:///{file}", "--json")
+    assert answer.code == 1
+    assert [(one["table"], one["column"]) for one in answer.json["damaged_rows"]] == [
         ("schedules", "labels"), ("schedule_states", "total"),
     ]  # fmt: skip
     assert everything(file) == before
@@ -189,8 +189,8 @@ def test_names_in_the_advice_are_sql_literals(file):
         "INSERT INTO nodes (name, routes, capacity, load, version, started, lease, seen)"
         " VALUES ('17', '[]', 1, 'busy', '1', 1, 1, 1), ('it''s, too', '[]', 1, 'busy', '1', 1, 1, 1)",
     )
-    told = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
-    assert [one["advice"].rpartition(" WHERE ")[2] for one in told] == ["name = '17'", "name = 'it''s, too'"]
+    answer = call("doctor", "--store", f"sqlite:///{file}", "--json").json["damaged_rows"]
+    assert [one["advice"].rpartition(" WHERE ")[2] for one in answer] == ["name = '17'", "name = 'it''s, too'"]
 
 
 def test_rows_must_be_positive(file):

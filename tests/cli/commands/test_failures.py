@@ -11,16 +11,16 @@ def cli(tmp_path):
 
 
 def test_failures_and_redrive(cli):
-    made = cli.create("--cron", "0 0 1 1 *", "--label", "team=a")
-    one = cli.json("schedule", "run-now", made)["occurrence_id"]
+    schedule = cli.create("--cron", "0 0 1 1 *", "--label", "team=a")
+    occurrence_id = cli.json("schedule", "run-now", schedule)["occurrence_id"]
     assert cli("failures", "--since=1d") == "0 occurrences\n"
-    cli("run", "cancel", one)
+    cli("run", "cancel", occurrence_id)
     listed = cli("failures", "--since=1d", "--phase", "cancelled", "--label", "team=a")
-    assert one in listed
-    assert made in listed
+    assert occurrence_id in listed
+    assert schedule in listed
     assert cli("failures", "--until=1d", "--phase", "cancelled") == "0 occurrences\n"
-    assert "would run again" in cli("run", "redrive", one, "--dry-run")
-    again = cli.json("run", "redrive", one)["occurrence_id"]
+    assert "would run again" in cli("run", "redrive", occurrence_id, "--dry-run")
+    again = cli.json("run", "redrive", occurrence_id)["occurrence_id"]
     assert (
         cli.json("call", "occurrence/get", "--arguments-json", f'{{"occurrence_id": "{again}"}}')["phase"] == "pending"
     )
@@ -29,15 +29,15 @@ def test_failures_and_redrive(cli):
 
 
 def test_failures_name_the_schedule(cli):
-    made = cli.create("--cron", "0 0 1 1 *", "--name", "nightly report")
-    one = cli.json("schedule", "run-now", made)["occurrence_id"]
-    cli("run", "cancel", one)
+    schedule = cli.create("--cron", "0 0 1 1 *", "--name", "nightly report")
+    occurrence_id = cli.json("schedule", "run-now", schedule)["occurrence_id"]
+    cli("run", "cancel", occurrence_id)
     listed = cli("failures", "--phase=cancelled")
     assert "nightly report" in listed
-    assert made not in listed
+    assert schedule not in listed
     [found] = cli.json("failures", "--phase=cancelled")["occurrences"]
-    assert (found["schedule_id"], found["schedule_name"]) == (made, "nightly report")
-    assert "nightly report" in cli("run", "redrive", one, "--dry-run")
+    assert (found["schedule_id"], found["schedule_name"]) == (schedule, "nightly report")
+    assert "nightly report" in cli("run", "redrive", occurrence_id, "--dry-run")
 
 
 def test_failures_of_schedules_with_one_name_have_their_ids(cli):
@@ -50,8 +50,8 @@ def test_failures_of_schedules_with_one_name_have_their_ids(cli):
 
 
 def test_a_list_shows_the_last_outcome(cli):
-    made = cli.create("--cron", "0 0 1 1 *")
-    cli("run", "cancel", cli.json("schedule", "run-now", made)["occurrence_id"])
+    schedule = cli.create("--cron", "0 0 1 1 *")
+    cli("run", "cancel", cli.json("schedule", "run-now", schedule)["occurrence_id"])
     lines = cli("schedule", "list").splitlines()
     assert lines[0].rstrip().endswith("Last outcome")
     assert lines[1].rstrip().endswith("cancelled")

@@ -170,7 +170,7 @@ def test_a_bad_file_is_refused_as_a_whole(files, text, errors):
 
 
 def test_files_that_cannot_be_read_are_named(files):
-    assert files.call("apply", "-f", "nowhere.yaml").errors == ["nowhere.yaml: there is no such file"]
+    assert files.call("apply", "-f", "nowhere.yaml").errors == ["nowhere.yaml: no such file"]
     assert files.call("diff", "-f", files.write("x", "a.txt")).code == 2
     empty = files.folder / "empty"
     empty.mkdir()

@@ -32,8 +32,8 @@ def test_the_first_key_is_made_on_the_store(tmp_path):
     cli = Cli("--store", f"sqlite:///{tmp_path / 'noonmark.db'}")
     (line,) = cli.refused(2, "key", "create", "--scopes", "read")
     assert "the first key of a store" in line
-    made = cli.json("key", "create", "--tenant", "*", "--scopes", "admin")
-    assert {"key_id", "key", "tenant", "user", "scopes", "expires_at_utc"} <= made.keys()
+    answer = cli.json("key", "create", "--tenant", "*", "--scopes", "admin")
+    assert {"key_id", "key", "tenant", "user", "scopes", "expires_at_utc"} <= answer.keys()
     done = cli("key", "create", "--tenant", "acme", "--user", "ada", "--scopes", "read,run", "--expires", "90d",
                "--name", "laptop", "--agent")  # fmt: skip
     first, key = done.splitlines()
@@ -41,7 +41,7 @@ def test_the_first_key_is_made_on_the_store(tmp_path):
     listed = cli("key", "list")
     assert "laptop (agent)" in listed
     assert key not in listed
-    assert made["key"] not in listed
+    assert answer["key"] not in listed
     assert [one["tenant"] for one in cli.json("key", "list", "--tenant", "acme")["keys"]] == ["acme"]
     secret = key.rpartition("_")[2].encode()
     assert all(secret not in file.read_bytes() for file in tmp_path.glob("noonmark.db*"))
@@ -49,13 +49,13 @@ def test_the_first_key_is_made_on_the_store(tmp_path):
 
 def test_a_key_is_rotated_and_revoked(tmp_path):
     cli = Cli("--store", f"sqlite:///{tmp_path / 'noonmark.db'}")
-    made = cli.json("key", "create", "--tenant", "*", "--scopes", "admin")
-    new = cli.json("key", "rotate", made["key_id"], "--grace", "1h", "--expires", "2h")
-    assert new["key"] != made["key"]
+    answer = cli.json("key", "create", "--tenant", "*", "--scopes", "admin")
+    new = cli.json("key", "rotate", answer["key_id"], "--grace", "1h", "--expires", "2h")
+    assert new["key"] != answer["key"]
     assert cli("key", "revoke", new["key_id"]) == f"Revoked key {new['key_id']} of local of tenant *.\n"
     assert cli.problem(3, "key", "revoke", "nm_live_000000")["field"] == "key_id"
-    (line,) = cli.refused(2, "key", "revoke", made["key"])
-    assert made["key"] not in line
+    (line,) = cli.refused(2, "key", "revoke", answer["key"])
+    assert answer["key"] not in line
 
 
 def test_a_key_is_found_in_the_options_a_file_or_the_environment(server, tmp_path, monkeypatch):
@@ -86,17 +86,28 @@ def test_limits_are_shown_one_in_a_line(server):
 def test_a_key_of_all_tenants_acts_for_one(server, monkeypatch):
     monkeypatch.setenv("NOONMARK_KEY", server.key)
     there = ("--server", server.url, "--json")
-    made = call("schedule", "create", "--every", "1h", "--function", "f", "--as-tenant", "acme", *there).json
-    assert made["owner"]["tenant"] == "acme"
-    assert call("schedule", "status", made["schedule_id"], *there).code == 3
+    answer = call("schedule", "create", "--every", "1h", "--function", "f", "--as-tenant", "acme", *there).json
+    assert answer["owner"]["tenant"] == "acme"
+    assert call("schedule", "status", answer["schedule_id"], *there).code == 3
     assert call("schedule", "list", "--as-tenant", "a b", *there).problem["field"] == "--as-tenant"
     monkeypatch.setenv("NOONMARK_KEY", new_key(server.service, tenant="other", scopes="read"))
     assert call("schedule", "list", "--as-tenant", "acme", *there).code == 5
 
 
 def test_an_idempotency_key_and_a_key_of_the_server_are_two_options(server):
-    made = server.create()["schedule_id"]
-    asked = ("schedule", "run-now", made, "--key", "once", "--api-key", server.key, "--server", server.url, "--json")
+    schedule_id = server.create()["schedule_id"]
+    asked = (
+        "schedule",
+        "run-now",
+        schedule_id,
+        "--key",
+        "once",
+        "--api-key",
+        server.key,
+        "--server",
+        server.url,
+        "--json",
+    )
     assert call(*asked).json["occurrence_id"] == call(*asked).json["occurrence_id"]
 
 
@@ -127,7 +138,11 @@ def test_a_key_that_is_not_good_is_not_stored(server, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "mode", "said"),
-    [("{}", 0o644, "other users can read"), ("nonsense", 0o600, "another content"), ("[]", 0o600, "another content")],
+    [
+        ("{}", 0o644, "other users can read"),
+        ("nonsense", 0o600, "unexpected content"),
+        ("[]", 0o600, "unexpected content"),
+    ],
 )
 def test_a_file_of_keys_that_cannot_be_trusted_is_refused(server, tmp_path, content, mode, said):
     file = stored(tmp_path)

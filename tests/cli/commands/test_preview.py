@@ -254,7 +254,7 @@ def test_check_reports_every_problem():
     assert result.code == 2
     assert result.out.splitlines() == [
         'trigger.expression: minute field "61": 61 is out of range; allowed are 0-59 [invalid_trigger]',
-        "max_runs: must be a whole number from 1 to 2,147,483,647, not 0 [invalid_schedule]",
+        "max_runs: must be an integer from 1 to 2,147,483,647, not 0 [invalid_schedule]",
     ]
     assert result.err == "noonmark: -: 2 problems\n"
 
@@ -324,7 +324,7 @@ def test_check_warns_of_a_window_after_which_no_other_follows(cli, node):
 def test_check_asks_a_server_and_says_if_there_is_none():
     refused = checked(SCHEDULE, "--server", "http://127.0.0.1:1")
     assert refused.code == 6
-    assert refused.errors[0].startswith("there is no server at http://127.0.0.1:1")
+    assert refused.errors[0].startswith("cannot connect to http://127.0.0.1:1")
 
 
 def test_check_reads_files(tmp_path):
@@ -341,7 +341,7 @@ def test_check_reads_files(tmp_path):
 
 def test_check_of_a_missing_file(tmp_path):
     missing = str(tmp_path / "missing.json")
-    assert refused(noonmark("check", missing), code=3) == [f"{missing}: there is no such file"]
+    assert refused(noonmark("check", missing), code=3) == [f"{missing}: no such file"]
 
 
 def test_check_of_an_unreadable_file(tmp_path):

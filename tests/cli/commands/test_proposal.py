@@ -45,9 +45,9 @@ def test_proposals_are_listed_shown_and_decided(store):
     ]
     assert "update job, based on revision 1, proposed by an agent of ada" in shown
     approved = call("schedule", "approve", "nightly", "--comment", "fine", "--store", store)
-    assert (approved.code, approved.out) == (0, "Approved what was proposed for nightly; it is active.\n")
+    assert (approved.code, approved.out) == (0, "Approved the proposal for nightly; it is active.\n")
     denied = call("schedule", "deny", "job", "--store", store)
-    assert (denied.code, denied.out) == (0, "Denied what was proposed for job; it is active.\n")
+    assert (denied.code, denied.out) == (0, "Denied the proposal for job; it is active.\n")
     assert call("schedule", "proposals", "--store", store).out == "0 proposals\n"
     again = call("schedule", "approve", "nightly", "--store", store)
     assert again.errors == ["schedule_id: nothing is proposed for the schedule 'nightly'"]

@@ -16,57 +16,73 @@ FIRST_SCHEMA = Path(__file__).parents[2] / "stores" / "data" / "first.sql"
 
 
 def test_pause_resume_delete_and_the_audit_log(cli):
-    made = create_report(cli, "--name", "steered")
-    assert cli("schedule", "pause", made, "--reason", "hold during maintenance") == f"Paused steered ({made}).\n"
-    assert made in cli("schedule", "list", "--status", "PAUSED")
-    assert cli("schedule", "resume", made, "--reason", "maintenance complete") == f"Resumed steered ({made}).\n"
-    assert cli("schedule", "delete", made, "--reason", "retired") == f"Deleted steered ({made}); its history is kept.\n"
-    assert made not in cli("schedule", "list", "--limit", "1000")
-    assert cli.json("schedule", "status", made)["phase"] == "deleted"
-    entries = cli.json("audit", "list", "--schedule", made)["entries"]
+    schedule = create_report(cli, "--name", "steered")
+    assert (
+        cli("schedule", "pause", schedule, "--reason", "hold during maintenance") == f"Paused steered ({schedule}).\n"
+    )
+    assert schedule in cli("schedule", "list", "--status", "PAUSED")
+    assert cli("schedule", "resume", schedule, "--reason", "maintenance complete") == f"Resumed steered ({schedule}).\n"
+    assert (
+        cli("schedule", "delete", schedule, "--reason", "retired")
+        == f"Deleted steered ({schedule}); its history is kept.\n"
+    )
+    assert schedule not in cli("schedule", "list", "--limit", "1000")
+    assert cli.json("schedule", "status", schedule)["phase"] == "deleted"
+    entries = cli.json("audit", "list", "--schedule", schedule)["entries"]
     assert [(one["operation"], one["reason"]) for one in entries] == [
         ("schedule/delete", "retired"),
         ("schedule/resume", "maintenance complete"),
         ("schedule/pause", "hold during maintenance"),
         ("schedule/create", None),
     ]
-    assert "hold during maintenance" in cli("audit", "list", "--schedule", made)
+    assert "hold during maintenance" in cli("audit", "list", "--schedule", schedule)
 
 
 def test_a_dry_run_of_an_update_says_what_would_change(cli):
     options = ("--command", "true", "--timezone", "UTC", "--max-runs", "3")
-    made = cli.json("schedule", "create", "--cron", "0 3 1 1 *", *options, "--name", "dry")["schedule_id"]
-    update = ("schedule", "update", made, "--cron", "0 4 1 1 *", "--timezone", "UTC", "--max-runs", "2", "--dry-run")
+    schedule_id = cli.json("schedule", "create", "--cron", "0 3 1 1 *", *options, "--name", "dry")["schedule_id"]
+    update = (
+        "schedule",
+        "update",
+        schedule_id,
+        "--cron",
+        "0 4 1 1 *",
+        "--timezone",
+        "UTC",
+        "--max-runs",
+        "2",
+        "--dry-run",
+    )
     lines = cli(*update).splitlines()
-    assert lines[0] == f"Would change dry ({made}); nothing is changed yet."
+    assert lines[0] == f"Would change dry ({schedule_id}); nothing is changed yet."
     assert lines[1:3] == ['trigger.expression: "0 3 1 1 *" -> "0 4 1 1 *"', "max_runs: 3 -> 2"]
     assert lines[3].endswith(": 2 moved, 1 removed.")
     assert sum(line.startswith("- ") for line in lines[4:]) == 1
     assert sum(" -> " in line for line in lines[4:]) == 2
     assert cli.json(*update)["impact"]["removed"] == 1
-    assert cli.json("schedule", "status", made)["trigger"]["expression"] == "0 3 1 1 *"
+    assert cli.json("schedule", "status", schedule_id)["trigger"]["expression"] == "0 3 1 1 *"
 
 
 def test_a_pause_ends_at_an_instant_or_after_a_while(cli):
-    made = create_report(cli, "--name", "held")
-    said = cli("schedule", "pause", made, "--until", "2099-01-01T00:00:00Z")
-    assert said == f"Paused held ({made}). It resumes by itself at 2099-01-01T00:00:00Z.\n"
-    paused = cli.json("schedule", "pause", made, "--until", "2h")
+    schedule = create_report(cli, "--name", "held")
+    answer = cli("schedule", "pause", schedule, "--until", "2099-01-01T00:00:00Z")
+    assert answer == f"Paused held ({schedule}). It resumes by itself at 2099-01-01T00:00:00Z.\n"
+    paused = cli.json("schedule", "pause", schedule, "--until", "2h")
     asked = datetime.fromisoformat(paused["updated_at_utc"])
     distance = datetime.fromisoformat(paused["paused"]["until_utc"]) - asked
     assert timedelta(hours=1) < distance < timedelta(hours=3)
-    assert cli.refused(2, "schedule", "pause", made, "--until", "tomorrow")[0].startswith("--until: must be")
+    assert cli.refused(2, "schedule", "pause", schedule, "--until", "tomorrow")[0].startswith("--until: must be")
 
 
 def test_delete_says_which_runs_go_on_and_how_to_stop_them(cli, node):
     released = Event()
     node.register_function("held", released.wait)
-    made = cli.json("schedule", "create", "--function", "held", *NEVER, "--name", "held")["schedule_id"]
-    command = f"noonmark schedule delete {made} --stop-running"
+    schedule_id = cli.json("schedule", "create", "--function", "held", *NEVER, "--name", "held")["schedule_id"]
+    command = f"noonmark schedule delete {schedule_id} --stop-running"
     try:
-        cli("schedule", "run-now", made)
-        eventually(lambda: "running" in cli("schedule", "runs", made))
-        assert cli("schedule", "delete", made).endswith(f" Not ended: 1 run; `{command}` stops what runs.\n")
+        cli("schedule", "run-now", schedule_id)
+        eventually(lambda: "running" in cli("schedule", "runs", schedule_id))
+        assert cli("schedule", "delete", schedule_id).endswith(f" Not ended: 1 run; `{command}` stops what runs.\n")
         assert cli(*command.split()[1:]).endswith(" Asked 1 run to stop.\n")
     finally:
         released.set()
@@ -78,8 +94,8 @@ def test_a_window_of_one_fire_is_not_said_to_open_again(cli):
         (("--at", "2099-01-01T00:00:00Z"), "then it is cancelled, as no further one opens"),
         (("--cron", "0 0 1 1 *"), "then it is suspended until the next one opens"),
     ):
-        made = cli("schedule", "create", *trigger, "--schedule-json", window, "--", "true")
-        assert end in " ".join(made.split())
+        answer = cli("schedule", "create", *trigger, "--schedule-json", window, "--", "true")
+        assert end in " ".join(answer.split())
 
 
 def test_an_update_keeps_other_fields(cli):
@@ -156,14 +172,14 @@ def test_an_update_merges_fields(cli, made, update, after):
 
 
 def test_an_update_merges_headers(cli):
-    made = cli.json(
+    answer = cli.json(
         *("schedule", "create", *NEVER, "--http", "https://example.com/hook", "--header", "X-Team: data"),
         *("--header", "X-Kind: a", "--body-json", "[1]"),
     )
-    after = cli.json("schedule", "update", made["schedule_id"], "--header", "x-kind: b", "--header", "X-New: c")
-    assert after["target"] == {**made["target"], "headers": {"X-Team": "data", "X-Kind": "b", "X-New": "c"}}
-    after = cli.json("schedule", "update", made["schedule_id"], "--header", "X-TEAM:", "--header", "x-new: ")
-    assert after["target"] == {**made["target"], "headers": {"X-Kind": "b"}}
+    after = cli.json("schedule", "update", answer["schedule_id"], "--header", "x-kind: b", "--header", "X-New: c")
+    assert after["target"] == {**answer["target"], "headers": {"X-Team": "data", "X-Kind": "b", "X-New": "c"}}
+    after = cli.json("schedule", "update", answer["schedule_id"], "--header", "X-TEAM:", "--header", "x-new: ")
+    assert after["target"] == {**answer["target"], "headers": {"X-Kind": "b"}}
 
 
 def test_a_reused_event_id(cli):
@@ -175,11 +191,11 @@ def test_a_reused_event_id(cli):
 
 
 def test_an_update_of_an_old_revision_is_refused(cli):
-    made = create_report(cli)
-    cli.json("schedule", "update", made, "--cron", "@hourly")
-    problem = cli.problem(4, "schedule", "update", made, "--cron", "@daily", "--expected-revision", "1")
+    schedule = create_report(cli)
+    cli.json("schedule", "update", schedule, "--cron", "@hourly")
+    problem = cli.problem(4, "schedule", "update", schedule, "--cron", "@daily", "--expected-revision", "1")
     assert (problem["code"], problem["status"]) == ("revision_conflict", 409)
-    assert cli.refused(2, "schedule", "update", made) == ["nothing to change; see noonmark schedule update --help"]
+    assert cli.refused(2, "schedule", "update", schedule) == ["nothing to change; see noonmark schedule update --help"]
 
 
 def test_missing_schedules(cli):
@@ -192,11 +208,11 @@ def test_missing_schedules(cli):
 
 
 def test_trigger_delete_refuses_other_schedules(cli):
-    made = create_report(cli)
-    assert cli.refused(3, "trigger", "delete", made) == [
-        f"schedule_id: {made} is not triggered by events; delete it with noonmark schedule delete"
+    schedule = create_report(cli)
+    assert cli.refused(3, "trigger", "delete", schedule) == [
+        f"schedule_id: {schedule} is not triggered by events; delete it with noonmark schedule delete"
     ]
-    assert cli.json("schedule", "status", made)["phase"] == "active"
+    assert cli.json("schedule", "status", schedule)["phase"] == "active"
 
 
 def test_list_limit(cli):
@@ -229,10 +245,10 @@ def test_a_long_list_shows_a_progress_bar_on_a_terminal(cli):
 
 def test_schedule_preview(cli, monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
-    made = cli.create("--cron", "30 2 * * *", "--timezone", "Europe/Stockholm")
+    schedule = cli.create("--cron", "30 2 * * *", "--timezone", "Europe/Stockholm")
     asked = ("--after", "2027-03-25T12:00:00Z", "--count", "1")
-    assert cli.json("schedule", "preview", made, *asked)["fires"] == ["2027-03-26T01:30:00Z"]
-    shown = cli("schedule", "preview", made, *asked).splitlines()
+    assert cli.json("schedule", "preview", schedule, *asked)["fires"] == ["2027-03-26T01:30:00Z"]
+    shown = cli("schedule", "preview", schedule, *asked).splitlines()
     assert shown[2].split()[:3] == ["#", "Europe/Stockholm", "UTC"]
     assert shown[3].startswith("1   Fri 2027-03-26 02:30 +01:00   2027-03-26 01:30")
     assert "01:30 -04:00   2027-03-26 05:30" in cli("schedule", "preview", "--cron", "30 1 * * *", *asked)
@@ -253,11 +269,11 @@ def test_node_list_and_worker_status(cli, node):
 
 @pytest.mark.parametrize(("typed", "code", "phase"), [("y\n", 0, "deleted"), ("n\n", 1, "active"), ("\n", 1, "active")])
 def test_delete_asks_for_confirmation_on_a_terminal(cli, typed, code, phase):
-    made = create_report(cli, "--name", "asked")
-    done, shown = in_terminal(*NOONMARK, "schedule", "delete", made, "--confirm", *cli.connection, typed=typed)
+    schedule = create_report(cli, "--name", "asked")
+    done, shown = in_terminal(*NOONMARK, "schedule", "delete", schedule, "--confirm", *cli.connection, typed=typed)
     assert done == code
-    assert f"Delete asked ({made})? [y/N] " in shown
-    assert cli.json("schedule", "status", made)["phase"] == phase
+    assert f"Delete asked ({schedule})? [y/N] " in shown
+    assert cli.json("schedule", "status", schedule)["phase"] == phase
 
 
 @pytest.mark.parametrize(
@@ -341,13 +357,13 @@ def test_only_migrate_changes_the_schema_of_a_database_server(database):
     problem = cli.problem(6, "schedule", "list")
     assert (problem["code"], "noonmark migrate" in problem["detail"]) == ("store_unavailable", True)
     assert call("migrate", *cli.connection).code == 0
-    made = create_report(cli)
-    assert [one["schedule_id"] for one in cli.json("schedule", "list")["schedules"]] == [made]
+    schedule = create_report(cli)
+    assert [one["schedule_id"] for one in cli.json("schedule", "list")["schedules"]] == [schedule]
 
 
 def test_delete_does_not_ask_without_a_terminal(cli):
-    made = create_report(cli)
-    assert cli.json("schedule", "delete", made, "--confirm")["phase"] == "deleted"
+    schedule = create_report(cli)
+    assert cli.json("schedule", "delete", schedule, "--confirm")["phase"] == "deleted"
 
 
 def test_create_says_which_zone_and_why(cli, monkeypatch):
@@ -363,20 +379,20 @@ def test_create_says_which_zone_and_why(cli, monkeypatch):
 
 
 def test_a_unique_name_is_as_good_as_an_id(cli):
-    made = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
+    schedule = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
     for words in (("status",), ("pause",), ("resume",), ("occurrences",), ("runs",), ("explain",), ("preview",)):
         cli("schedule", *words, "the only report")
-    assert cli.json("schedule", "update", "the only report", "--description", "d")["schedule_id"] == made
-    assert cli.json("schedule", "run-now", "the only report")["schedule_id"] == made
+    assert cli.json("schedule", "update", "the only report", "--description", "d")["schedule_id"] == schedule
+    assert cli.json("schedule", "run-now", "the only report")["schedule_id"] == schedule
     listed = cli.json("failures", "--schedule=the only report", "--phase=pending")["occurrences"]
-    assert {row["schedule_id"] for row in listed} == {made}
+    assert {row["schedule_id"] for row in listed} == {schedule}
     other = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
     [line] = cli.refused(4, "schedule", "pause", "the only report")
     assert line == (
-        f'schedule_id: several schedules have the name "the only report": give the id, one of {made}, {other}'
+        f'schedule_id: several schedules have the name "the only report": give the id, one of {schedule}, {other}'
     )
     assert cli.json("schedule", "delete", other)["phase"] == "deleted"
-    assert cli.json("schedule", "delete", "the only report")["schedule_id"] == made
+    assert cli.json("schedule", "delete", "the only report")["schedule_id"] == schedule
     assert cli.refused(3, "schedule", "pause", "the-only-report")[0].startswith("schedule_id: there is no schedule")
 
 

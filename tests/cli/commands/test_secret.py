@@ -48,17 +48,17 @@ def pipe(monkeypatch, raw):
 @pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
 def test_value_from_a_pipe(secrets, monkeypatch, end):
     pipe(monkeypatch, MARK.encode() + end)
-    told = secrets.cli("secret", "set", "token", "--host", "API.example.com", "--host", "*.example.org")
-    assert told == "Stored secret token for api.example.com, *.example.org.\n"
+    answer = secrets.cli("secret", "set", "token", "--host", "API.example.com", "--host", "*.example.org")
+    assert answer == "Stored secret token for api.example.com, *.example.org.\n"
     assert secrets.value("token") == MARK
 
 
 def test_value_from_a_file_or_an_option(secrets, tmp_path):
     (tmp_path / "value.txt").write_text(f"Bearer {MARK}\n")
-    made = secrets.cli.json(
+    answer = secrets.cli.json(
         "secret", "set", "token", "--host", "a.example", "--value-file", str(tmp_path / "value.txt")
     )
-    assert set(made) == {"name", "hosts", "programs", "created_at_utc", "updated_at_utc"}
+    assert set(answer) == {"name", "hosts", "programs", "created_at_utc", "updated_at_utc"}
     assert secrets.value("token") == f"Bearer {MARK}"
     secrets.cli("secret", "set", "token", "--host", "a.example", "--value", f"-{MARK}")
     assert secrets.value("token") == f"-{MARK}"
@@ -73,7 +73,7 @@ def test_refused_values_are_not_repeated(secrets, monkeypatch, tmp_path):
         assert MARK not in line
     gone, folder = str(tmp_path / "gone.txt"), str(tmp_path)
     assert secrets.cli.refused(3, "secret", "set", "token", *host, "--value-file", gone) == [
-        "--value-file: there is no such file"
+        "--value-file: no such file"
     ]
     assert "cannot be read" in secrets.cli.refused(1, "secret", "set", "token", *host, "--value-file", folder)[0]
     both = ("--value", MARK, "--value-file", folder)
@@ -123,8 +123,8 @@ def test_list_and_delete(secrets):
     shown = secrets.cli("secret", "list").splitlines()
     assert [line.split()[:2] for line in shown[1:3]] == [["a", "a.example"], ["b", "b.example"]]
     assert shown[-1] == "2 secrets"
-    told = secrets.cli("secret", "delete", "a")
-    assert told == "Deleted secret a; requests that need it are no longer sent.\n"
+    answer = secrets.cli("secret", "delete", "a")
+    assert answer == "Deleted secret a; requests that need it are no longer sent.\n"
     assert [one["name"] for one in secrets.cli.json("secret", "list")["secrets"]] == ["b"]
     assert secrets.cli.refused(3, "secret", "delete", "a") == ["name: there is no secret of that name"]
 

@@ -62,14 +62,14 @@ def test_a_transcript_is_followed(desk):
         try:
             desk("session", "send", "followed", "One.", "--wait")
             desk("session", "send", "followed", "Two.", "--wait")
-            said = [json.loads(following.stdout.readline()) for _ in range(4)]
+            documents = [json.loads(following.stdout.readline()) for _ in range(4)]
         finally:
             following.kill()
             following.wait(SOON)
-    assert [(one["number"], one["role"]) for one in said] == [
+    assert [(one["number"], one["role"]) for one in documents] == [
         (1, "user"), (2, "assistant"), (3, "user"), (4, "assistant"),
     ]  # fmt: skip
-    assert said[2]["text"] == "Two."
+    assert documents[2]["text"] == "Two."
 
 
 def test_a_session_whose_provider_fails_can_be_archived(desk):

@@ -28,18 +28,18 @@ def store(tmp_path_factory):
     opened.open()
     now = clock()
     owner = {"owner": LOCAL.owner}
-    made = {}
+    collected = {}
     bench = Bench(opened, HandClock(now))
     for name in ("runs", "fails", "queued", "later"):
         # One has no name, and is shown with its id.
         names = {} if name == "later" else {"name": f"it {name}"}
-        made[name] = bench.create_quiet(f"uid-{name}", schedule_id=f"{name}-id", **names, **owner)
+        collected[name] = bench.create_quiet(f"uid-{name}", schedule_id=f"{name}-id", **names, **owner)
     late = now - factories.NOW
-    failed = bench.run(made["fails"], "f", late - SECOND)
+    failed = bench.run(collected["fails"], "f", late - SECOND)
     assert bench.settle(failed, phase=Phase.FAILED, reason=Reason.FAILED)
-    bench.run(made["runs"], "r", late - SECOND)
-    bench.add(made["queued"], "q", late - SECOND)
-    bench.add(made["later"], "l", late + 3_600 * SECOND)
+    bench.run(collected["runs"], "r", late - SECOND)
+    bench.add(collected["queued"], "q", late - SECOND)
+    bench.add(collected["later"], "l", late + 3_600 * SECOND)
     opened.beat(Heartbeat(node="node-a", routes=(ROUTE,), capacity=4, load=1, lease=3_600 * SECOND), now=now)
     opened.beat(Heartbeat(node="node-b", routes=(ROUTE,), capacity=4, lease=LEASE), now=now - 600 * SECOND)
     opened.close()

@@ -14,12 +14,12 @@ CALLS = [("gpt-5", 0.75, 60_000), ("gpt-5-mini", 0.25, 9_000), ("llama", None, 5
 @pytest.fixture(scope="module")
 def spent(cli):
     """The id of a schedule with usage."""
-    made = cli.json("schedule", "create", "--name", "digest", "--function", "report", "--every", "1h")
+    answer = cli.json("schedule", "create", "--name", "digest", "--function", "report", "--every", "1h")
     for model, cost, tokens in CALLS:
-        call = {"idempotency_key": model, "schedule_id": made["schedule_id"], "model": model, "tokens": tokens}
+        call = {"idempotency_key": model, "schedule_id": answer["schedule_id"], "model": model, "tokens": tokens}
         call |= {} if cost is None else {"cost_usd": cost}
         cli("call", "usage/record", "--arguments-json", json.dumps(call))
-    return made["schedule_id"]
+    return answer["schedule_id"]
 
 
 def test_usage_is_shown_with_bars(cli, spent):
@@ -66,8 +66,8 @@ def test_a_forecast_says_what_is_unknown(cli, spent):
     assert lines[1].endswith(" unknown unknown it has not run yet")
     assert lines[3] == "$1.00 spent this month; what it will be is unknown"
     agent = '{"trigger": {"type": "interval", "every_seconds": 3600}, "target": {"target_kind": "task", "query": "q"}}'
-    made = cli("schedule", "create", "--schedule-json", agent)
-    assert "This month's cost is unknown: it has not run yet." in made
+    answer = cli("schedule", "create", "--schedule-json", agent)
+    assert "This month's cost is unknown: it has not run yet." in answer
 
 
 @pytest.mark.parametrize(

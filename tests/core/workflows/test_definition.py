@@ -326,7 +326,7 @@ def test_a_wrong_step_is_refused_with_its_place(fields, where, words):
         (workflow(step("a"), workflow_id="ä"), "workflow_id", "1 to 128"),
         (workflow(step("a"), workflow_id="~x"), "workflow_id", "1 to 128"),
         (workflow(step("a"), version=0), "version", "from 1"),
-        (workflow(step("a"), version="latest"), "version", "a whole number"),
+        (workflow(step("a"), version="latest"), "version", "an integer"),
         (workflow(step("a"), name=""), "name", "1 to 200"),
         (workflow(step("a"), description="x" * 10_001), "description", "10,000"),
         (workflow(step("a"), on_failure="retry"), "on_failure", "stop, continue"),
@@ -396,8 +396,8 @@ def test_cycles_are_named_and_so_is_what_comes_after_them():
 
 
 def test_a_step_of_a_tangle_that_is_on_no_named_cycle_is_named_too():
-    found = problems_of(workflow(step("a", "b"), step("b", "a", "c"), step("c", "b")))
-    assert found == [
+    problems = problems_of(workflow(step("a", "b"), step("b", "a", "c"), step("c", "b")))
+    assert problems == [
         ("steps[0].depends_on", "makes a cycle of 2 steps, each of which waits for the next: a -> b -> a"),
         ("steps[2].depends_on", "leads to a cycle: the step can never start"),
     ]

@@ -133,8 +133,8 @@ def test_the_work_for_a_graph_does_not_grow_with_its_paths():
 
 def test_wrong_placeholders_without_end_are_not_all_told():
     texts = {f"x{n}": "".join(f"{{{{n{m}}}}}" for m in range(500)) for n in range(20)}
-    found = problems_of(workflow(*(step(f"s{n}", input=texts) for n in range(10))))
-    assert len(found) == 1_000
+    problems = problems_of(workflow(*(step(f"s{n}", input=texts) for n in range(10))))
+    assert len(problems) == 1_000
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_wrong_placeholders_without_end_are_not_all_told():
 )
 def test_texts_full_of_braces_are_refused_by_one_pass(text):
     with calls_of_python() as calls:
-        found = problems_of(workflow(step("a", input={"x": text})))
-    assert {field for field, _ in found} == {"steps[0].input.x"}
-    assert all(len(message) < 500 for _, message in found)
+        problems = problems_of(workflow(step("a", input={"x": text})))
+    assert {field for field, _ in problems} == {"steps[0].input.x"}
+    assert all(len(message) < 500 for _, message in problems)
     assert calls[0] < 50_000
 
 
@@ -162,5 +162,5 @@ def test_ids_are_plain_ascii(name):
 
 
 def test_a_path_of_an_unprintable_name_is_printable():
-    found = problems_of(workflow(step("a", input={"x\n\u202e" * 100: "{{ who }}"})))
-    assert all(field.isprintable() and len(field) < 200 for field, _ in found)
+    problems = problems_of(workflow(step("a", input={"x\n\u202e" * 100: "{{ who }}"})))
+    assert all(field.isprintable() and len(field) < 200 for field, _ in problems)

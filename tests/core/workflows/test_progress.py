@@ -271,7 +271,7 @@ def test_the_largest_result_is_stored():
 # Lists
 
 
-def test_a_list_runs_once_per_element_so_many_side_by_side():
+def test_a_list_runs_once_per_element_up_to_its_concurrency():
     play = Play(
         step("a", for_each="{{ inputs.files }}", concurrency=2, input={"file": "{{ item }}", "at": "{{ index }}"}),
         step("b", "a", input={"all": "{{ steps.a.result }}"}),

@@ -19,7 +19,7 @@ from noonmark.targets.agent.tools import MAX_RESULT
 from tests.embedded.waiting import eventually
 from tests.server.live_server import serving
 from tests.servers.openai_server import OpenAIServer, Reply
-from tests.targets.agent.desk import MODEL, Desk
+from tests.targets.agent.agent_rig import MODEL, AgentRig
 
 GADGETS = """
 import os, pathlib, sys
@@ -68,16 +68,16 @@ def gadgets(tmp_path):
 
 
 @pytest.fixture
-def desk(monkeypatch):
-    made = []
+def make_rig(monkeypatch):
+    collected = []
 
     def make(*script, **settings):
-        made.append(OpenAIServer(*script).__enter__())
-        made.append(Desk(made[-1], monkeypatch, **settings).__enter__())
-        return made[-1]
+        collected.append(OpenAIServer(*script).__enter__())
+        collected.append(AgentRig(collected[-1], monkeypatch, **settings).__enter__())
+        return collected[-1]
 
     yield make
-    for one in reversed(made):
+    for one in reversed(collected):
         one.__exit__(None, None, None)
 
 
@@ -104,31 +104,33 @@ def offered(request):
 
 def is_alive(pid):
     """Whether a process runs; one that has ended and is not waited for does not."""
-    found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
-    return bool(found.stdout.strip()) and not found.stdout.startswith("Z")
+    process = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return bool(process.stdout.strip()) and not process.stdout.startswith("Z")
 
 
-def test_tools_over_http_are_offered_by_the_policy_and_called(desk):
+def test_tools_over_http_are_offered_by_the_policy_and_called(make_rig):
     with serving() as server:
         script = (asking(("noon_noonmark_schedule_list", {})), Reply("none"))
-        one = desk(*script, mcp_servers={"noon": f"{server.url}/mcp"})
-        job = scheduled(one, ToolAccess.ALLOW_LIST, "noon_noonmark_schedule_list")
-        assert one.run(job)[0] == "completed"
-    [first, _] = one.server.requests
+        agent = make_rig(*script, mcp_servers={"noon": f"{server.url}/mcp"})
+        job = scheduled(agent, ToolAccess.ALLOW_LIST, "noon_noonmark_schedule_list")
+        assert agent.run(job)[0] == "completed"
+    [first, _] = agent.server.requests
     assert list(offered(first)) == ["noon_noonmark_schedule_list"]
     assert "label" in str(offered(first)["noon_noonmark_schedule_list"]["parameters"])
-    assert "0 schedules" in results(one, job)[0]
+    assert "0 schedules" in results(agent, job)[0]
 
 
-def test_tools_over_stdio_answer_fail_and_are_cut_off(desk, gadgets):
+def test_tools_over_stdio_answer_fail_and_are_cut_off(make_rig, gadgets):
     command, _ = gadgets
     calls = [("g_add", {"a": 1, "b": 2}), ("g_add", {"a": "x"}), ("g_broken", {}), ("g_long_text", {}), ("g_gone", {})]
-    one = desk(asking(*calls), asking(("g_die", {})), asking(("g_add", {"a": 2, "b": 2})), mcp_servers={"g": command})
-    job = scheduled(one, ToolAccess.DENY_LIST, "g_wait")
-    assert one.run(job)[0] == "completed"
-    assert set(offered(one.server.requests[0])) == {"g_add", "g_broken", "g_long_text", "g_die"}
-    assert set(offered(one.server.requests[0])["g_add"]["parameters"]["required"]) == {"a", "b"}
-    added, invalid, broken, long, gone, died, after = results(one, job)
+    agent = make_rig(
+        asking(*calls), asking(("g_die", {})), asking(("g_add", {"a": 2, "b": 2})), mcp_servers={"g": command}
+    )
+    job = scheduled(agent, ToolAccess.DENY_LIST, "g_wait")
+    assert agent.run(job)[0] == "completed"
+    assert set(offered(agent.server.requests[0])) == {"g_add", "g_broken", "g_long_text", "g_die"}
+    assert set(offered(agent.server.requests[0])["g_add"]["parameters"]["required"]) == {"a", "b"}
+    added, invalid, broken, long, gone, died, after = results(agent, job)
     assert added == "3"
     assert invalid.startswith("!")
     assert broken == "!Error executing tool broken"
@@ -138,21 +140,21 @@ def test_tools_over_stdio_answer_fail_and_are_cut_off(desk, gadgets):
     assert after.startswith("!the MCP server 'g' failed: ")
 
 
-def test_a_tool_that_takes_too_long_is_an_error_of_the_tool(desk, gadgets, monkeypatch):
+def test_a_tool_that_takes_too_long_is_an_error_of_the_tool(make_rig, gadgets, monkeypatch):
     monkeypatch.setattr(mcp_tools, "CALL_SECONDS", 0.1)
-    one = desk(asking(("g_wait", {})), Reply("too bad"), mcp_servers={"g": gadgets[0]})
-    job = one.schedule()
-    assert one.run(job)[0] == "completed"
-    assert results(one, job) == ["!the tool did not answer within 0.1 s"]
+    agent = make_rig(asking(("g_wait", {})), Reply("too bad"), mcp_servers={"g": gadgets[0]})
+    job = agent.schedule()
+    assert agent.run(job)[0] == "completed"
+    assert results(agent, job) == ["!the tool did not answer within 0.1 s"]
 
 
-def test_a_run_that_is_stopped_ends_the_process_of_its_server(desk, gadgets):
+def test_a_run_that_is_stopped_ends_the_process_of_its_server(make_rig, gadgets):
     command, pid = gadgets
-    one = desk(asking(("g_wait", {})), mcp_servers={"g": command})
-    occurrence = one.begin(one.schedule())
+    agent = make_rig(asking(("g_wait", {})), mcp_servers={"g": command})
+    occurrence = agent.begin(agent.schedule())
     eventually(lambda: pid.exists() and pid.read_text())
     assert is_alive(int(pid.read_text()))
-    assert one.stop(occurrence) == "cancelled"
+    assert agent.stop(occurrence) == "cancelled"
     assert not is_alive(int(pid.read_text()))
 
 
@@ -161,20 +163,20 @@ def test_a_run_that_is_stopped_ends_the_process_of_its_server(desk, gadgets):
     ["http://127.0.0.1:1/mcp", "/nowhere/to/be/found", f"{sys.executable} -c pass"],
     ids=["no port", "no command", "ends at once"],
 )
-def test_a_turn_does_not_begin_while_a_server_that_it_may_use_is_away(desk, address):
-    one = desk(Reply("without it"), mcp_servers={"lost": address})
-    phase, _, run = one.run(one.schedule())
-    assert (phase, one.server.requests) == ("delivery_failed", [])
-    assert run.error.startswith("the MCP server 'lost' of this node's agents is away: ")
-    unneeded = scheduled(one, ToolAccess.ALLOW_LIST, "other")
-    assert one.run(unneeded)[0] == "completed"
+def test_a_turn_does_not_begin_while_a_server_that_it_may_use_is_away(make_rig, address):
+    agent = make_rig(Reply("without it"), mcp_servers={"lost": address})
+    phase, _, run = agent.run(agent.schedule())
+    assert (phase, agent.server.requests) == ("delivery_failed", [])
+    assert run.error.startswith("the MCP server 'lost' of this node's agents is unavailable: ")
+    unneeded = scheduled(agent, ToolAccess.ALLOW_LIST, "other")
+    assert agent.run(unneeded)[0] == "completed"
 
 
-def test_a_server_that_does_not_answer_is_away(desk, monkeypatch):
+def test_a_server_that_does_not_answer_is_away(make_rig, monkeypatch):
     monkeypatch.setattr(mcp_tools, "CONNECT_SECONDS", 0.1)
     silent = f"{sys.executable} -c 'import sys; sys.stdin.read()'"
-    one = desk(mcp_servers={"silent": silent})
-    phase, _, run = one.run(one.schedule())
+    agent = make_rig(mcp_servers={"silent": silent})
+    phase, _, run = agent.run(agent.schedule())
     assert (phase, "did not list its tools within 0.1 s" in run.error) == ("delivery_failed", True)
 
 

@@ -58,10 +58,10 @@ def url(request):
 
 @pytest.fixture
 def agents(url):
-    asked = []
+    collected = []
 
     def answer(messages, info):
-        asked.append((info.instructions, len(messages)))
+        collected.append((info.instructions, len(messages)))
         return ModelResponse(parts=[TextPart(f"heard: {messages[-1].parts[0].content}")])
 
     settings = AgentSettings(models={"echo": FunctionModel(answer)}, model="echo")
@@ -86,7 +86,7 @@ def agents(url):
             for name, spec in MEMBERS.items()
         ]
         scheduler._store.put_mob(mob, sessions)
-        yield Agents(scheduler, asked)
+        yield Agents(scheduler, collected)
     scheduler.close()
 
 

@@ -216,8 +216,8 @@ def test_an_accepted_turn_that_was_too_slow_is_stopped_before_the_next_attempt(s
 
 def awaiting(scheduler, job):
     """The occurrence of a job, once its host has accepted it."""
-    found = scheduler.occurrences(job)
-    return found[0] if found and found[0].phase == "awaiting_completion" else None
+    occurrences = scheduler.occurrences(job)
+    return occurrences[0] if occurrences and occurrences[0].phase == "awaiting_completion" else None
 
 
 def test_a_connection_that_was_refused_costs_nothing(scheduler, host):

@@ -36,10 +36,10 @@ class Insomniac:
 
 def test_a_session_that_wakes_itself_up_is_stopped():
     one = Insomniac()
-    told = []
+    collected = []
     try:
         scheduler, store = one.scheduler, one.scheduler._store
-        scheduler.on_event("schedule.runaway")(lambda context: told.append(context.event["payload"]))
+        scheduler.on_event("schedule.runaway")(lambda context: collected.append(context.event["payload"]))
         scheduler.run_now(one.job)
         stored = eventually(
             lambda: (found := store.find("default", one.job).schedule).phase is SchedulePhase.PAUSED and found
@@ -50,7 +50,7 @@ def test_a_session_that_wakes_itself_up_is_stopped():
         assert [row.reason for row in store.occurrences(stored.uid, 20) if row.phase is Phase.SKIPPED] == [
             Reason.PAUSED
         ]
-        assert eventually(lambda: told)[0]["rule"] == "fires_per_hour"
+        assert eventually(lambda: collected)[0]["rule"] == "fires_per_hour"
         assert "by `noonmark` (6 starts in the hour" in scheduler.explain(one.job).summary
         one.sleeps = True
         scheduler.resume(one.job)

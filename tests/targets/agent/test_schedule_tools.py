@@ -71,14 +71,14 @@ class Agent:
 
 @pytest.fixture
 def agent():
-    made = []
+    collected = []
 
     def make(*arguments, **options):
-        made.append(Agent(*arguments, **options))
-        return made[-1]
+        collected.append(Agent(*arguments, **options))
+        return collected[-1]
 
     yield make
-    for one in made:
+    for one in collected:
         one.scheduler.stop(wait=False)
         one.scheduler.close()
 
@@ -88,8 +88,8 @@ def created_id(answers):
 
 
 def test_an_agent_creates_inspects_edits_and_deletes_its_schedule(agent):
-    one = agent()
-    texts = one.take(
+    agent_run = agent()
+    texts = agent_run.take(
         ("schedule_preview", {"trigger": DAILY}),
         ("schedule_create", {"name": "mornings", "trigger": DAILY, "target": WAKE}),
         lambda answers: ("schedule_get", {"schedule_id": created_id(answers[1:])}),
@@ -101,23 +101,28 @@ def test_an_agent_creates_inspects_edits_and_deletes_its_schedule(agent):
     assert "09:00 Europe/Stockholm" in texts[0]
     assert texts[1].startswith("Created ")
     assert "10:00 Europe/Stockholm" in texts[3]
-    [made] = one.schedules()
-    assert made.owner == Owner(tenant="default", user="ada")
+    [schedule] = agent_run.schedules()
+    assert schedule.owner == Owner(tenant="default", user="ada")
     # The shortcut is resolved before it is stored.
-    assert (str(made.declaration.target.type), made.declaration.target.session_id) == ("resumable_session", "s1")
-    one.scheduler.run_now(made.schedule_id)
-    said = [part["text"] for message in one.store.messages("default", "s1", 100) for part in message.parts
+    assert (str(schedule.declaration.target.type), schedule.declaration.target.session_id) == (
+        "resumable_session",
+        "s1",
+    )
+    agent_run.scheduler.run_now(schedule.schedule_id)
+    said = [part["text"] for message in agent_run.store.messages("default", "s1", 100) for part in message.parts
             if part["type"] == "text"]  # fmt: skip
     assert said[-2:] == ["Go on.", "done"]
-    listed, deleted, left = one.take(
+    listed, deleted, left = agent_run.take(
         ("schedule_list", {}),
-        ("schedule_delete", {"schedule_id": made.schedule_id}),
+        ("schedule_delete", {"schedule_id": schedule.schedule_id}),
         ("schedule_list", {}),
     )
-    assert f"- {made.schedule_id}: active" in listed
-    assert deleted.startswith(f"Deleted {made.schedule_id}")
+    assert f"- {schedule.schedule_id}: active" in listed
+    assert deleted.startswith(f"Deleted {schedule.schedule_id}")
     assert left == "0 schedules."
-    entries = perform(one.scheduler._service(), LOCAL, "audit/list", {"schedule_id": made.schedule_id})["entries"]
+    entries = perform(agent_run.scheduler._service(), LOCAL, "audit/list", {"schedule_id": schedule.schedule_id})[
+        "entries"
+    ]
     assert {entry["session_id"] for entry in entries} == {"s1"}
     assert all(entry["parent_schedule_id"].startswith("job_") for entry in entries)  # those of its two turns
     assert all(entry["tool_call_id"] for entry in entries)
@@ -137,7 +142,7 @@ def test_an_agent_has_the_tools_only_where_its_session_and_its_policy_say_so(age
 
 
 def test_a_restricted_session_schedules_itself_and_helpers_with_its_own_policy(agent):
-    one = agent(SOME)
+    agent_run = agent(SOME)
     wider = {"type": "allow_list", "value": [*SOME.tools, "shell"]}
     on_demand = {**WAKE, "type": "materialize_on_demand_session", "create": {"model": "scripted"}}
     targets = [
@@ -152,32 +157,32 @@ def test_a_restricted_session_schedules_itself_and_helpers_with_its_own_policy(a
     ]
     hours = [{**DAILY, "expression": f"0 {hour} * * *"} for hour in range(len(targets))]
     pairs = zip(hours, targets, strict=True)
-    texts = one.take(*(("schedule_create", {"trigger": trigger, "target": target}) for trigger, target in pairs))
+    texts = agent_run.take(*(("schedule_create", {"trigger": trigger, "target": target}) for trigger, target in pairs))
     assert [text.split()[0] for text in texts] == ["Created"] * 3 + ["Error"] * 5
     assert all("not_allowed" in text for text in texts[3:])
-    helpers = [made for made in one.schedules() if made.declaration.target.kind == "mob"]
+    helpers = [made for made in agent_run.schedules() if made.declaration.target.kind == "mob"]
     assert [made.declaration.target.options.tool_access_policy for made in helpers] == [SOME, SOME]
-    [refused] = one.take(
+    [refused] = agent_run.take(
         ("schedule_update", {"schedule_id": helpers[0].schedule_id, "target": targets[4]}),
     )
     assert "not_allowed" in refused
-    one.scheduler.run_now(helpers[0].schedule_id)
-    assert one.offered[-1] == set(SOME.tools)
+    agent_run.scheduler.run_now(helpers[0].schedule_id)
+    assert agent_run.offered[-1] == set(SOME.tools)
 
 
 def test_the_policy_is_checked_again_at_delivery(agent):
-    one = agent()
-    [text] = one.take(("schedule_create", {"trigger": DAILY, "target": SPAWN}))
+    agent_run = agent()
+    [text] = agent_run.take(("schedule_create", {"trigger": DAILY, "target": SPAWN}))
     made = created_id([text])
-    session = one.store.session("default", "s1")
-    assert one.store.delete_session("default", "s1") == []
-    assert one.store.put_session(replace(session, tool_access_policy=SOME))
-    asked = len(one.offered)
-    asked_for = one.scheduler.run_now(made, wait=False)
-    eventually(lambda: one.store.occurrence(asked_for).ended is not None)
-    assert str(one.store.occurrence(asked_for).phase) == "delivery_failed"
-    assert "exactly its own tool_access_policy" in one.scheduler.runs(made)[0].error
-    assert len(one.offered) == asked
+    session = agent_run.store.session("default", "s1")
+    assert agent_run.store.delete_session("default", "s1") == []
+    assert agent_run.store.put_session(replace(session, tool_access_policy=SOME))
+    asked = len(agent_run.offered)
+    asked_for = agent_run.scheduler.run_now(made, wait=False)
+    eventually(lambda: agent_run.store.occurrence(asked_for).ended is not None)
+    assert str(agent_run.store.occurrence(asked_for).phase) == "delivery_failed"
+    assert "exactly its own tool_access_policy" in agent_run.scheduler.runs(made)[0].error
+    assert len(agent_run.offered) == asked
 
 
 READS = {f"noonmark_{name}" for name in ("schedule_get", "schedule_list", "schedule_occurrences", "schedule_preview",
@@ -201,8 +206,8 @@ def approved(one, schedule_id, target):
     """A schedule that a key with the scope `propose` asked for, and a person approved."""
     fields = {"schedule_id": schedule_id, "trigger": {**DAILY, "expression": "0 0 1 1 *"}, "target": target}
     perform(one.scheduler._service(), PROPOSER, "schedule/create", fields)
-    made = perform(one.scheduler._service(), LOCAL, "schedule/approve", {"schedule_id": schedule_id})
-    assert made["phase"] == "active"
+    answer = perform(one.scheduler._service(), LOCAL, "schedule/approve", {"schedule_id": schedule_id})
+    assert answer["phase"] == "active"
 
 
 def attempts(target):
@@ -221,55 +226,58 @@ def attempts(target):
 @pytest.mark.parametrize("way", ["its own session", "the session of a person", "a session that is narrowed"])
 def test_a_session_may_do_no_more_than_who_made_it_or_has_it_talk(agent, way):
     """A person has approved the schedule of a proposer, not what its sessions make."""
-    one = agent(scopes=PROPOSER.scopes if way == "a session that is narrowed" else None)
-    service = one.scheduler._service()
+    agent_run = agent(scopes=PROPOSER.scopes if way == "a session that is narrowed" else None)
+    service = agent_run.scheduler._service()
     ada = replace(LOCAL, owner=PROPOSER.owner, name="ada")
     perform(service, ada, "schedule/create", {"schedule_id": "job", "trigger": DAILY, "target": SPAWN})
     wake = {**WAKE, "type": "exact_session", "session_id": "s1"}
     if way == "a session that is narrowed":
         perform(service, ada, "schedule/create", {"schedule_id": "asked", "trigger": DAILY, "target": wake})
     else:
-        approved(one, "asked", ON_DEMAND if way == "its own session" else wake)
+        approved(agent_run, "asked", ON_DEMAND if way == "its own session" else wake)
     calls = attempts(WAKE)
-    one.steps = [
+    agent_run.steps = [
         lambda _, name=name, arguments=arguments: (name, json.loads(arguments or "{}")) for name, arguments in calls
     ]
-    one.scheduler.run_now("asked")
-    assert one.offered[-1] == READS | PROPOSES
-    assert [words in answer for words, answer in zip(calls.values(), one.answers, strict=True)] == [True] * len(calls)
+    agent_run.scheduler.run_now("asked")
+    assert agent_run.offered[-1] == READS | PROPOSES
+    assert [words in answer for words, answer in zip(calls.values(), agent_run.answers, strict=True)] == [True] * len(
+        calls
+    )
     if way == "its own session":
-        [session] = [one for one in one.store.sessions("default", 9) if one.session_id.startswith("schedule:")]
+        sessions = agent_run.store.sessions("default", 9)
+        [session] = [one for one in sessions if one.session_id.startswith("schedule:")]
         assert session.scopes == PROPOSER.scopes
     # What it proposes is narrowed in turn, however far that goes.
-    made = perform(service, LOCAL, "schedule/approve", {"schedule_id": "child"})
-    assert made["lineage"]["scopes"] == ["propose", "read"]
+    response = perform(service, LOCAL, "schedule/approve", {"schedule_id": "child"})
+    assert response["lineage"]["scopes"] == ["propose", "read"]
     if way == "the session of a person":  # it does everything where that person has it talk
-        one.take()
-        assert "noonmark_schedule_create" in one.offered[-1]
+        agent_run.take()
+        assert "noonmark_schedule_create" in agent_run.offered[-1]
 
 
 def test_a_call_that_is_repeated_creates_nothing_twice(agent):
     """After a crash between the call of a tool and its record, the same call is made again."""
-    one = agent()
-    tools, session = one.scheduler._agents.schedule_tools, one.store.session("default", "s1")
+    agent_run = agent()
+    tools, session = agent_run.scheduler._agents.schedule_tools, agent_run.store.session("default", "s1")
     turns = []
     deliver = tools.call
     tools.call = lambda turn, *rest: turns.append(turn) or deliver(turn, *rest)
-    one.take(("schedule_list", {}))
+    agent_run.take(("schedule_list", {}))
     arguments = {"trigger": DAILY, "target": WAKE}
     first, again = (deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-1") for _ in range(2))
     clone = deliver(turns[0], session, "noonmark_schedule_create", arguments, "call-2")
     assert first.content == again.content
     assert (clone.is_error, "has the same target and trigger" in clone.content) == (True, True)
-    [made] = one.schedules()
-    assert (made.lineage.session_id, made.lineage.tool_call_id, made.lineage.depth) == ("s1", "call-1", 1)
+    [schedule] = agent_run.schedules()
+    assert (schedule.lineage.session_id, schedule.lineage.tool_call_id, schedule.lineage.depth) == ("s1", "call-1", 1)
     event = {"event_type": "seen", "payload": 1}
     emitted = [deliver(turns[0], session, "noonmark_emit_event", event, call).content for call in ("c4", "c4", "c5")]
     assert emitted[0] == emitted[1] != emitted[2]
-    run = {"schedule_id": made.schedule_id}
+    run = {"schedule_id": schedule.schedule_id}
     asked = [deliver(turns[0], session, "noonmark_schedule_run_now", run, call).content for call in ("c6", "c6")]
     assert asked[0].startswith("Requested ")
     assert asked[0].split()[1] == asked[1].split()[1]
-    assert len(one.scheduler.occurrences(made.schedule_id)) == 2  # the next fire of its own, and this one
+    assert len(agent_run.scheduler.occurrences(schedule.schedule_id)) == 2  # the next fire of its own, and this one
     wrong = deliver(turns[0], session, "noonmark_schedule_create", json.dumps(arguments), "call-3")
     assert (wrong.is_error, "arguments: must be an object" in wrong.content) == (True, True)

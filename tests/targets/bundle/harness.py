@@ -111,10 +111,10 @@ class BundleHarness:
         document = {"target_kind": "bundle", **(target or {"bundle_id": "eval"})}
         schedule = replace(factories.schedule(target=parse_target(document), **declared), source="rest")
         origin = origin or manual(f"one-{os.getpid()}-{next(_numbers)}")
-        one = factories.occurrence(
+        occurrence = factories.occurrence(
             schedule, origin, nominal=begins, attempt=1, payload=payload, overrides=overrides, stop=stop
         )
-        assignment = Assignment(one, schedule, begins=begins)
+        assignment = Assignment(occurrence, schedule, begins=begins)
         self.runner.deliver([assignment])
         return assignment
 

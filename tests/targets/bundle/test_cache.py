@@ -13,8 +13,8 @@ from tests.targets.bundle.harness import BundleHarness, bundle_runner
 
 @pytest.fixture
 def harness(tmp_path):
-    with bundle_runner(tmp_path) as made:
-        yield made
+    with bundle_runner(tmp_path) as runner:
+        yield runner
 
 
 def copied(harness: BundleHarness, bundle, to: Path, cache=None, read=None):

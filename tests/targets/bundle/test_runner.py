@@ -199,9 +199,9 @@ def test_a_run_waits_while_its_resources_are_taken(runner):
 
 
 def test_a_node_serves_every_set_of_its_labels(tmp_path):
-    with bundle_runner(tmp_path, labels={"gpu": "a100", "zone": "b"}) as made:
-        assert made.runner.routes() == ("bundle", "bundle:gpu=a100", "bundle:zone=b", "bundle:gpu=a100,zone=b")
-        assert made.runner.adopt(["bundle:other=x"]) is False
+    with bundle_runner(tmp_path, labels={"gpu": "a100", "zone": "b"}) as runner:
+        assert runner.runner.routes() == ("bundle", "bundle:gpu=a100", "bundle:zone=b", "bundle:gpu=a100,zone=b")
+        assert runner.runner.adopt(["bundle:other=x"]) is False
 
 
 def test_other_work_is_passed_on_to_its_target(runner):

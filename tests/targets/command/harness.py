@@ -39,11 +39,11 @@ def command_assignment(
     """Make the assignment of a command, due after a delay; `fields` are further fields of its target."""
     begins = now() + after
     target = parse_target({"target_kind": "command", "argv": list(argv), **(fields or {})})
-    made = replace(factories.schedule(target=target, **declared), source=source)
+    schedule = replace(factories.schedule(target=target, **declared), source=source)
     # Processes are found by run id, also those of other tests at the same time.
     origin = origin or manual(f"{key}-{os.getpid()}-{next(_numbers)}")
-    one = factories.occurrence(made, origin, nominal=begins, attempt=1, payload=payload)
-    return Assignment(one, made, begins=begins)
+    occurrence = factories.occurrence(schedule, origin, nominal=begins, attempt=1, payload=payload)
+    return Assignment(occurrence, schedule, begins=begins)
 
 
 class CommandHarness:

@@ -35,17 +35,17 @@ def mark():
 @pytest.fixture
 def left():
     """Start processes with the variables of a run; all are killed at the end."""
-    made = []
+    collected = []
 
     def make(node, run):
         environment = {**os.environ, NODE_VARIABLE: node, RUN_VARIABLE: run}
-        made.append(subprocess.Popen(["sleep", "600"], env=environment))
+        collected.append(subprocess.Popen(["sleep", "600"], env=environment))
         # Right after exec, the environment of a process is not readable for a moment.
-        eventually(lambda: has_variable(made[-1].pid, f"{RUN_VARIABLE}={run}".encode()))
-        return made[-1].pid
+        eventually(lambda: has_variable(collected[-1].pid, f"{RUN_VARIABLE}={run}".encode()))
+        return collected[-1].pid
 
     yield make
-    for one in made:
+    for one in collected:
         one.kill()
         one.wait()
 

@@ -28,24 +28,24 @@ def soon(monkeypatch):
 
 def test_output_is_reported_only_when_there_is_more(runner, tmp_path, soon):
     script = STEP + "echo one; step a; echo two >&2; step b; exit 3"
-    one = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
-    eventually(lambda: runner.told_of(one) == [{"output": "one\n"}])
+    delivery = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
+    eventually(lambda: runner.told_of(delivery) == [{"output": "one\n"}])
     (tmp_path / "a").touch()
     both = [{"output": "one\n"}, {"output": "one\ntwo\n"}]
-    eventually(lambda: runner.told_of(one) == both)
+    eventually(lambda: runner.told_of(delivery) == both)
     (tmp_path / "b").touch()
-    done = runner.end_of(one)
+    done = runner.end_of(delivery)
     assert (done.outcome, done.result) == (Outcome.FAILED, {"exit_code": 3, "output": "one\ntwo\n"})
-    assert runner.told_of(one) == both
-    assert {underway.started for assignment, underway, _ in runner.told if assignment is one} == {done.started}
+    assert runner.told_of(delivery) == both
+    assert {underway.started for assignment, underway, _ in runner.told if assignment is delivery} == {done.started}
 
 
 def test_large_output_is_reported_in_part_and_rarely(runner, tmp_path, soon):
-    one = runner.start(command_assignment("sh", "-c", FLOOD, fields={"cwd": str(tmp_path)}))
-    eventually(lambda: len(runner.told_of(one)) >= 5)
+    delivery = runner.start(command_assignment("sh", "-c", FLOOD, fields={"cwd": str(tmp_path)}))
+    eventually(lambda: len(runner.told_of(delivery)) >= 5)
     (tmp_path / "enough").touch()
-    done = runner.end_of(one)
-    told = runner.told_of(one)
+    done = runner.end_of(delivery)
+    told = runner.told_of(delivery)
     assert max(len(said["output"]) for said in told) <= MAX_LIVE_OUTPUT
     assert [said["output_dropped"] for said in told] == sorted(said["output_dropped"] for said in told)
     assert done.result["output_dropped"] > told[-1]["output_dropped"]
@@ -54,28 +54,28 @@ def test_large_output_is_reported_in_part_and_rarely(runner, tmp_path, soon):
 
 
 def test_short_command_reports_only_its_end(runner):
-    one = runner.start(command_assignment("echo", "hello"))
-    assert runner.end_of(one).result["output"] == "hello\n"
-    assert runner.told_of(one) == []
+    delivery = runner.start(command_assignment("echo", "hello"))
+    assert runner.end_of(delivery).result["output"] == "hello\n"
+    assert runner.told_of(delivery) == []
 
 
 def test_progress_is_reported_with_the_output(runner, tmp_path, soon):
     script = STEP + 'echo 0.25 >&$NOONMARK_PROGRESS_FD; echo out; step go; echo "0.5 half the rows" >&3; step end'
-    one = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
+    delivery = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
     said = [{"fraction": 0.25, "message": ""}, {"fraction": 0.5, "message": "half the rows"}]
-    eventually(lambda: {"output": "out\n", "progress": said[0]} in runner.told_of(one))
+    eventually(lambda: {"output": "out\n", "progress": said[0]} in runner.told_of(delivery))
     (tmp_path / "go").touch()
-    eventually(lambda: {"output": "out\n", "progress": said[1]} in runner.told_of(one))
+    eventually(lambda: {"output": "out\n", "progress": said[1]} in runner.told_of(delivery))
     (tmp_path / "end").touch()
-    assert runner.end_of(one).result == {"exit_code": 0, "output": "out\n"}
+    assert runner.end_of(delivery).result == {"exit_code": 0, "output": "out\n"}
 
 
 def test_a_command_that_was_cut_off_keeps_its_progress(runner, soon):
     script = "echo 0.75 rows >&3; sleep 600"
-    one = runner.start(command_assignment("sh", "-c", script))
-    eventually(lambda: runner.told_of(one))
-    one.stop(Reason.CANCELLED)
-    done = runner.end_of(one)
+    delivery = runner.start(command_assignment("sh", "-c", script))
+    eventually(lambda: runner.told_of(delivery))
+    delivery.stop(Reason.CANCELLED)
+    done = runner.end_of(delivery)
     assert (done.outcome, done.result["progress"]) == (Outcome.CANCELLED, {"fraction": 0.75, "message": "rows"})
 
 

@@ -138,10 +138,10 @@ class TestOutput:
         assert (done.outcome, done.error) == ("failed", "was killed by SIGSEGV")
 
     def test_assignment_error_is_that_of_subprocess(self, runner):
-        one = runner.start(command_assignment("sh", "-c", "echo no; exit 4"))
-        runner.end_of(one)
-        assert isinstance(one.error, subprocess.CalledProcessError)
-        assert (one.error.returncode, one.error.output) == (4, "no\n")
+        delivery = runner.start(command_assignment("sh", "-c", "echo no; exit 4"))
+        runner.end_of(delivery)
+        assert isinstance(delivery.error, subprocess.CalledProcessError)
+        assert (delivery.error.returncode, delivery.error.output) == (4, "no\n")
 
     def test_end_of_large_output_is_stored(self, runner):
         done = runner.run("sh", "-c", "yes 0123456789 | head -c 22000000; echo the end")
@@ -197,37 +197,37 @@ class TestLookup:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "mine").symlink_to("/bin/true")
         monkeypatch.setenv("PATH", f".:{os.pathsep}{os.environ['PATH']}")
-        with command_runner("mine") as made:
-            assert "was not found" in made.run("mine").error
-            assert "was not found" in made.run("mine", source="rest").error
+        with command_runner("mine") as runner:
+            assert "was not found" in runner.run("mine").error
+            assert "was not found" in runner.run("mine", source="rest").error
 
 
 class TestAllowlist:
     def test_network_schedules_start_only_allowed_programs(self, tmp_path):
         mine = tmp_path / "echo"
         mine.symlink_to("/bin/sh")
-        with command_runner("echo", "/bin/cat") as made:
-            assert made.run("echo", "hello", source="rest").result["output"] == "hello\n"
-            assert made.run("/bin/cat", source="jsonrpc").outcome == "completed"
+        with command_runner("echo", "/bin/cat") as runner:
+            assert runner.run("echo", "hello", source="rest").result["output"] == "hello\n"
+            assert runner.run("/bin/cat", source="jsonrpc").outcome == "completed"
             # Neither its path, nor a file of that name, nor another path to the same file is allowed.
             for name in ("/bin/echo", "cat", str(mine), "/bin/../bin/cat", "//bin/cat", "/bin/cat ", "sh", "*", "ECHO"):
-                done = made.run(name, "x", source="rest")
+                done = runner.run(name, "x", source="rest")
                 assert (done.outcome, "--allow-commands" in done.error) == ("delivery_failed", True)
-            assert made.run("sh", "-c", "echo trusted").result["output"] == "trusted\n"
+            assert runner.run("sh", "-c", "echo trusted").result["output"] == "trusted\n"
 
     def test_star_allows_all_programs(self):
-        with command_runner("*") as made:
-            assert made.run("sh", "-c", "exit 0", source="rest").outcome == "completed"
-            assert "is a relative path" in made.run("./sh", source="rest").error
+        with command_runner("*") as runner:
+            assert runner.run("sh", "-c", "exit 0", source="rest").outcome == "completed"
+            assert "is a relative path" in runner.run("./sh", source="rest").error
 
     def test_name_is_looked_up_once(self, tmp_path, monkeypatch):
         monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
         mine = tmp_path / "mine"
         mine.symlink_to("/bin/echo")
-        with command_runner("mine") as made:
+        with command_runner("mine") as runner:
             mine.unlink()
             mine.symlink_to("/bin/cat")
-            assert made.run("mine", "one", source="rest").result["output"] == "one\n"
+            assert runner.run("mine", "one", source="rest").result["output"] == "one\n"
 
 
 class TestEnd:
@@ -236,12 +236,12 @@ class TestEnd:
         assert (done.outcome, done.result["output"]) == ("completed", "done\n")
 
     def test_timeout_ends_command_and_children(self, runner, tmp_path, brief):
-        one = runner.start(
+        delivery = runner.start(
             command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND)
         )
         pids = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
-        runner.set_back_start(one, 3_600 * SECOND)
-        done = runner.end_of(one)
+        runner.set_back_start(delivery, 3_600 * SECOND)
+        done = runner.end_of(delivery)
         assert (done.outcome, done.result["exit_code"]) == ("timed_out", -signal.SIGTERM)
         eventually(lambda: not any(map(is_alive, pids)))
 
@@ -250,58 +250,60 @@ class TestEnd:
 
     @pytest.mark.parametrize(("reason", "why"), WHY.items())
     def test_stop_request_ends_command_and_children(self, runner, tmp_path, brief, reason, why):
-        one = runner.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
+        delivery = runner.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
         parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
-        one.stop(reason)
-        done = runner.end_of(one)
+        delivery.stop(reason)
+        done = runner.end_of(delivery)
         outcome = "lease_lost" if reason is Reason.LEASE_LOST else "cancelled"
         assert (done.outcome, done.error) == (outcome, f"was killed by SIGTERM: {why}")
         eventually(lambda: not is_alive(parent) and not is_alive(child))
 
     def test_command_that_ignores_sigterm_is_killed(self, runner, tmp_path, brief):
-        one = runner.start(command_assignment("sh", "-c", STUBBORN, fields={"cwd": str(tmp_path)}))
+        delivery = runner.start(command_assignment("sh", "-c", STUBBORN, fields={"cwd": str(tmp_path)}))
         pid = pid_in(tmp_path / "parent")
-        one.stop(Reason.CANCELLED)
-        done = runner.end_of(one)
+        delivery.stop(Reason.CANCELLED)
+        done = runner.end_of(delivery)
         said = f"was killed by SIGKILL: {WHY[Reason.CANCELLED]}"
         assert (done.outcome, done.error, is_alive(pid)) == ("cancelled", said, False)
 
     def test_replaced_command_has_the_grace_period_of_its_policy(self, runner, tmp_path):
         policy = CancelRunning(cancel_grace=SECOND // 10)
-        one = runner.start(
+        delivery = runner.start(
             command_assignment("sh", "-c", STUBBORN, fields={"cwd": str(tmp_path)}, overlap_policy=policy)
         )
         pid_in(tmp_path / "parent")
-        one.stop(Reason.REPLACED)
-        assert runner.end_of(one).error == f"was killed by SIGKILL: {WHY[Reason.REPLACED]}"
+        delivery.stop(Reason.REPLACED)
+        assert runner.end_of(delivery).error == f"was killed by SIGKILL: {WHY[Reason.REPLACED]}"
 
     @pytest.mark.parametrize(
         ("policy", "is_asked"), [(Terminate(), False), (CancelRunning(cancel_grace=60 * SECOND), True)]
     )
     def test_replaced_command_is_killed_and_not_asked_under_terminate(self, runner, tmp_path, policy, is_asked):
         script = "trap 'echo asked; kill -9 $$' TERM; echo $$ > parent; while :; do sleep 0.02; done"
-        one = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}, overlap_policy=policy))
+        delivery = runner.start(
+            command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}, overlap_policy=policy)
+        )
         pid = pid_in(tmp_path / "parent")
-        one.stop(Reason.REPLACED)
-        done = runner.end_of(one)
+        delivery.stop(Reason.REPLACED)
+        done = runner.end_of(delivery)
         assert done.error.endswith(f"was killed by SIGKILL: {WHY[Reason.REPLACED]}")
         assert ("asked" in done.result["output"]) is is_asked
         assert not is_alive(pid)
 
     @pytest.mark.parametrize("how", ["timeout", *(Reason.CANCELLED, Reason.REPLACED, Reason.LEASE_LOST), "stop"])
     def test_all_process_groups_are_killed(self, tmp_path, brief, how):
-        with command_runner() as made:
-            one = made.start(
+        with command_runner() as runner:
+            delivery = runner.start(
                 command_assignment("sh", "-c", PROCESS_TREE, fields={"cwd": str(tmp_path)}, timeout=3_600 * SECOND)
             )
             pid_in(tmp_path / "ready")
             pids = [pid_in(tmp_path / name) for name in ("parent", "child", "grandchild", "apart")]
             if how == "timeout":
-                made.set_back_start(one, 3_600 * SECOND)
+                runner.set_back_start(delivery, 3_600 * SECOND)
             elif how != "stop":
-                one.stop(how)
+                delivery.stop(how)
             if how != "stop":
-                done = made.end_of(one)
+                done = runner.end_of(delivery)
                 assert done.error == f"was killed by SIGKILL: {WHY.get(how, 'no end within 3600 s')}"
                 eventually(lambda: not any(map(is_alive, pids)))
         eventually(lambda: not any(map(is_alive, pids)))
@@ -309,18 +311,18 @@ class TestEnd:
     def test_processes_outside_the_session_are_killed(self, runner, tmp_path, brief):
         daemon = "setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 1; done' &"
         script = f"{daemon} while ! test -s daemon; do sleep 0.01; done; echo $$ > parent; wait"
-        one = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
+        delivery = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
         pid_in(tmp_path / "parent")
-        one.stop(Reason.CANCELLED)
-        assert runner.end_of(one).outcome == "cancelled"
+        delivery.stop(Reason.CANCELLED)
+        assert runner.end_of(delivery).outcome == "cancelled"
         assert not is_alive(pid_in(tmp_path / "daemon"))
 
     def test_command_may_clean_up(self, runner, tmp_path):
         script = "trap 'echo cleaned; exit 0' TERM; echo $$ > parent; while :; do sleep 0.02; done"
-        one = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
+        delivery = runner.start(command_assignment("sh", "-c", script, fields={"cwd": str(tmp_path)}))
         pid_in(tmp_path / "parent")
-        one.stop(Reason.CANCELLED)
-        done = runner.end_of(one)
+        delivery.stop(Reason.CANCELLED)
+        done = runner.end_of(delivery)
         assert (done.outcome, done.result["output"].endswith("cleaned\n")) == ("cancelled", True)
 
     def test_background_processes_end_with_the_command(self, runner, tmp_path):
@@ -339,15 +341,15 @@ class TestEnd:
         assert runner.end_of(runner.start(one)).started >= one.begins
 
     def test_queued_command_can_be_withdrawn(self):
-        with command_runner() as made:
+        with command_runner() as runner:
             ones = [command_assignment("true", key=n, after=3_600 * SECOND) for n in range(2)]
             once = command_assignment("true", key="once", after=3_600 * SECOND, delivery=Delivery.AT_MOST_ONCE)
-            made.runner.deliver([*ones, once])
-            assert made.runner.withdraw() == ones
+            runner.runner.deliver([*ones, once])
+            assert runner.runner.withdraw() == ones
 
     def test_closing_the_runner_ends_all_commands(self, tmp_path):
-        with command_runner() as made:
-            made.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
+        with command_runner() as runner:
+            runner.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
             pids = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
         eventually(lambda: not any(map(is_alive, pids)))
 
@@ -360,15 +362,15 @@ class TestWindows:
     def test_suspended_command_can_be_stopped(self, runner, tmp_path):
         window = Window(duration=SECOND // 5, end_action=EndAction.PAUSE)
         trigger = IntervalTrigger(60 * 86_400, start_at=from_micros(now()))
-        one = runner.start(
+        delivery = runner.start(
             command_assignment(
                 "sh", "-c", "echo $$ > parent; sleep 600", window=window, trigger=trigger, fields={"cwd": str(tmp_path)}
             )
         )
         pid = pid_in(tmp_path / "parent")
         eventually(lambda: is_stopped(pid))
-        one.stop(Reason.CANCELLED)
-        assert runner.end_of(one).outcome == "cancelled"
+        delivery.stop(Reason.CANCELLED)
+        assert runner.end_of(delivery).outcome == "cancelled"
 
     def test_command_is_suspended_between_windows(self, runner, tmp_path):
         window = Window(duration=3 * SECOND // 10, end_action=EndAction.PAUSE)
@@ -390,24 +392,24 @@ class TestWindows:
     def test_children_are_suspended_and_resumed(self, runner, tmp_path, brief):
         window = Window(duration=3 * SECOND // 10, end_action=EndAction.PAUSE)
         trigger = IntervalTrigger(1, start_at=datetime(2020, 1, 1, tzinfo=UTC))
-        one = runner.start(
+        delivery = runner.start(
             command_assignment("sh", "-c", PROCESS_TREE, window=window, trigger=trigger, fields={"cwd": str(tmp_path)})
         )
         pid_in(tmp_path / "ready")
         pids = [pid_in(tmp_path / name) for name in ("parent", "child", "grandchild", "apart")]
         for is_so in (all, lambda stopped: not any(stopped), all):
             eventually(lambda is_so=is_so: is_so([is_stopped(pid) for pid in pids]))
-        one.stop(Reason.LEASE_LOST)
-        assert runner.end_of(one).outcome == "lease_lost"
+        delivery.stop(Reason.LEASE_LOST)
+        assert runner.end_of(delivery).outcome == "lease_lost"
         eventually(lambda: not any(map(is_alive, pids)))
 
     def test_command_without_a_next_window_is_cancelled(self, runner, tmp_path):
         window = Window(duration=SECOND // 10, end_action=EndAction.PAUSE)
         script = "echo $$ > parent; sleep 60"
-        one = runner.start(
+        delivery = runner.start(
             command_assignment("sh", "-c", script, window=window, trigger=None, fields={"cwd": str(tmp_path)})
         )
-        done = runner.end_of(one)
+        done = runner.end_of(delivery)
         assert (done.outcome, done.reason) == ("cancelled", Reason.WINDOW_CLOSED)
         assert not is_alive(pid_in(tmp_path / "parent"))
 
@@ -430,46 +432,46 @@ class TestLimits:
 
 class TestSupervisor:
     def test_supervisor_starts_on_demand_and_is_replaced_when_lost(self, tmp_path):
-        with command_runner() as made:
-            assert made.runner._supervisor._process is None
-            one = made.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
+        with command_runner() as runner:
+            assert runner.runner._supervisor._process is None
+            delivery = runner.start(command_assignment("sh", "-c", FAMILY, fields={"cwd": str(tmp_path)}))
             parent, child = pid_in(tmp_path / "parent"), pid_in(tmp_path / "child")
-            made.runner._supervisor._process.kill()
-            done = made.end_of(one)
+            runner.runner._supervisor._process.kill()
+            done = runner.end_of(delivery)
             assert (done.outcome, "was lost" in done.error, done.is_unknown) == ("failed", True, True)
             eventually(lambda: not is_alive(parent) and not is_alive(child))
-            eventually(lambda: made.runner._supervisor._process.poll() is not None)
-            assert made.run("echo", "again", key="two").result["output"] == "again\n"
-            supervisor = made.runner._supervisor._process
+            eventually(lambda: runner.runner._supervisor._process.poll() is not None)
+            assert runner.run("echo", "again", key="two").result["output"] == "again\n"
+            supervisor = runner.runner._supervisor._process
         eventually(lambda: supervisor.poll() is not None)
 
     def test_command_that_timed_out_before_its_start_never_starts(self, tmp_path, monkeypatch):
-        with command_runner() as made:
-            made.run("true")
+        with command_runner() as runner:
+            runner.run("true")
             monkeypatch.setattr(process, "START_LIMIT", SECOND // 10)
-            supervisor = made.runner._supervisor._process
+            supervisor = runner.runner._supervisor._process
             supervisor.send_signal(signal.SIGSTOP)
-            done = made.run("touch", str(tmp_path / "begun"))
+            done = runner.run("touch", str(tmp_path / "begun"))
             assert (done.outcome, done.is_unknown) == ("delivery_failed", False)
             assert "was not started within 0.1 s" in done.error
             monkeypatch.undo()
             supervisor.send_signal(signal.SIGCONT)
-            made.run("true")  # it has come to that one since
+            runner.run("true")  # it has come to that one since
             assert not (tmp_path / "begun").exists()
 
     def test_supervisor_ignores_signals_for_the_node(self):
-        with command_runner() as made:
-            made.run("true")
+        with command_runner() as runner:
+            runner.run("true")
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                made.runner._supervisor._process.send_signal(number)
-            assert made.run("sh", "-c", "kill -TERM $$", key="two").error == "was killed by SIGTERM"
+                runner.runner._supervisor._process.send_signal(number)
+            assert runner.run("sh", "-c", "kill -TERM $$", key="two").error == "was killed by SIGTERM"
 
     def test_number_of_commands_is_limited(self):
-        with command_runner() as made:
+        with command_runner() as runner:
             ones = [command_assignment("true", key=n) for n in range(80)]
-            made.runner.deliver(ones)
-            assert {made.end_of(one).outcome for one in ones} == {"completed"}
-            assert made.runner._pool._threads <= MAX_COMMANDS
+            runner.runner.deliver(ones)
+            assert {runner.end_of(one).outcome for one in ones} == {"completed"}
+            assert runner.runner._pool._threads <= MAX_COMMANDS
 
     def test_supervisor_ends_everything_when_its_node_is_killed(self, tmp_path):
         script = textwrap.dedent(f"""
@@ -495,9 +497,9 @@ def test_secrets_of_a_command_reach_the_program_they_are_bound_to():
     store.put_secret("acme", secret, most=9)
     fields = {"secret_env": {"TOKEN": "hub"}}
     script = ("-c", "echo $TOKEN; echo done")
-    with command_runner(secrets=SecretResolver(store, Plain())) as made:
-        assert made.run("sh", *script, fields=fields).result["output"] == "***\ndone\n"
-        refused = made.run("bash", *script, fields=fields)
+    with command_runner(secrets=SecretResolver(store, Plain())) as runner:
+        assert runner.run("sh", *script, fields=fields).result["output"] == "***\ndone\n"
+        refused = runner.run("bash", *script, fields=fields)
         assert (refused.outcome, "--program bash" in refused.error) == ("delivery_failed", True)
-    with command_runner() as made:
-        assert "cannot read secrets" in made.run("sh", *script, fields=fields).error
+    with command_runner() as runner:
+        assert "cannot read secrets" in runner.run("sh", *script, fields=fields).error

@@ -51,25 +51,25 @@ def run(made, *argv, **fields):
 class TestEnvironment:
     @pytest.mark.parametrize("name", VARIABLES)
     def test_variables_that_are_not_allowed_are_refused(self, name):
-        with command_runner("env", rules=RULES) as made:
-            done = run(made, "env", env={name: "/x"})
+        with command_runner("env", rules=RULES) as runner:
+            done = run(runner, "env", env={name: "/x"})
             assert (done.outcome, done.result, f"env.{name}: " in done.error) == ("delivery_failed", None, True)
 
     def test_allowed_and_private_variables_are_passed(self):
-        with command_runner("env", rules=CommandRules(env=frozenset({"LEVEL"}))) as made:
-            output = run(made, "env", env={"LEVEL": "9", "NOONMARK_MINE": "1"}).result["output"]
+        with command_runner("env", rules=CommandRules(env=frozenset({"LEVEL"}))) as runner:
+            output = run(runner, "env", env={"LEVEL": "9", "NOONMARK_MINE": "1"}).result["output"]
         assert {"LEVEL=9", "NOONMARK_MINE=1"} <= set(output.splitlines())
 
     def test_path_has_no_relative_folder(self, monkeypatch):
         monkeypatch.setenv("PATH", f".:{os.environ['PATH']}::bin")
-        with command_runner("env") as made:
-            lines = run(made, "env").result["output"].splitlines()
+        with command_runner("env") as runner:
+            lines = run(runner, "env").result["output"].splitlines()
         [path] = [line for line in lines if line.startswith("PATH=")]
         assert all(one.startswith("/") for one in path.removeprefix("PATH=").split(":"))
 
     def test_trusted_commands_are_not_restricted(self, tmp_path):
-        with command_runner("env") as made:
-            done = made.run("sh", "-c", "pwd; echo $HOME $LD_X", fields={"env": {"LD_X": "1"}, "cwd": str(tmp_path)})
+        with command_runner("env") as runner:
+            done = runner.run("sh", "-c", "pwd; echo $HOME $LD_X", fields={"env": {"LD_X": "1"}, "cwd": str(tmp_path)})
         assert done.result["output"] == f"{tmp_path}\n{os.environ['HOME']} 1\n"
 
 
@@ -78,8 +78,8 @@ class TestRunDirectories:
         look = script(
             'pwd; echo "$HOME"; ls -A; stat -c %a .; mkdir -p a/b; ln -s / a/link; touch a/b/c; chmod 0 a/b a'
         )
-        with command_runner(look) as made:
-            outputs = [run(made, look).result["output"].splitlines() for _ in range(2)]
+        with command_runner(look) as runner:
+            outputs = [run(runner, look).result["output"].splitlines() for _ in range(2)]
             assert [(cwd == home, mode) for cwd, home, mode in outputs] == [(True, "700")] * 2
             assert len({cwd for cwd, _, _ in outputs}) == 2
             assert not any(Path(cwd).exists() for cwd, _, _ in outputs)
@@ -87,8 +87,8 @@ class TestRunDirectories:
 
     def test_home_is_removed_when_the_node_stops(self, script, temporary, tmp_path):
         waits = script(f"touch {tmp_path}/begun; sleep 600")
-        with command_runner(waits) as made:
-            made.start(command_assignment(waits, source="rest"))
+        with command_runner(waits) as runner:
+            runner.start(command_assignment(waits, source="rest"))
             eventually((tmp_path / "begun").exists)
             assert list(temporary.iterdir()) != []
         eventually(lambda: list(temporary.iterdir()) == [])
@@ -110,8 +110,8 @@ class TestRunDirectories:
             pass
         [base] = temporary.iterdir()
         shutil.rmtree(base)
-        with folders.create() as made:
-            assert Path(made).is_dir()
+        with folders.create() as folder:
+            assert Path(folder).is_dir()
         folders.close()
         with pytest.raises(OSError, match="is stopping"), folders.create():
             pass
@@ -126,9 +126,9 @@ class TestRunDirectories:
         where = script("pwd -P")
         rules = CommandRules(folders=(str(tmp_path / "way"),))
         way = str(tmp_path / "way")
-        with command_runner(where, rules=rules, uploads=uploads) as made:
+        with command_runner(where, rules=rules, uploads=uploads) as runner:
             for cwd in (way, f"{way}/inner", f"{way}/inner/../inner"):
-                assert run(made, where, cwd=cwd).result["output"].startswith(str(allowed)), cwd
+                assert run(runner, where, cwd=cwd).result["output"].startswith(str(allowed)), cwd
             for cwd, why in {
                 str(allowed): "not below a folder",
                 "inner": "absolute path",
@@ -140,57 +140,57 @@ class TestRunDirectories:
                 f"{way}/inner/../link": "uploaded files",
                 f"{way}/nowhere": "No such file",
             }.items():
-                done = run(made, where, cwd=cwd)
+                done = run(runner, where, cwd=cwd)
                 assert (done.outcome, why in done.error) == ("delivery_failed", True), (cwd, done)
 
     def test_no_folder_is_allowed_by_default(self, script, tmp_path):
         where = script("pwd")
-        with command_runner(where) as made:
-            assert run(made, where, cwd=str(tmp_path)).outcome == "delivery_failed"
+        with command_runner(where) as runner:
+            assert run(runner, where, cwd=str(tmp_path)).outcome == "delivery_failed"
 
 
 class TestPinnedPrograms:
     def test_replaced_script_is_not_started(self, script, tmp_path):
         path = script("echo old")
-        with command_runner(path) as made:
-            assert run(made, path).result["output"] == "old\n"
+        with command_runner(path) as runner:
+            assert run(runner, path).result["output"] == "old\n"
             Path(script("echo new", "other")).rename(path)
             for _ in range(2):
-                done = run(made, path)
+                done = run(runner, path)
                 assert (done.outcome, done.result) == ("delivery_failed", None)
                 assert "was replaced on disk since this node started" in done.error
                 assert "Restart the server" in done.error
             # Trusted schedules may start it.
-            assert made.run(path).result["output"] == "new\n"
+            assert runner.run(path).result["output"] == "new\n"
         with command_runner(path) as again:
             assert run(again, path).result["output"] == "new\n"
 
     def test_overwritten_or_removed_program_is_not_started(self, script):
         path = script("echo old")
-        with command_runner(path) as made:
+        with command_runner(path) as runner:
             Path(path).write_text("#!/bin/sh\necho somewhat longer\n")
-            assert "was replaced on disk" in run(made, path).error
+            assert "was replaced on disk" in run(runner, path).error
             Path(path).unlink()
-            assert "cannot be read any more" in run(made, path).error
+            assert "cannot be read any more" in run(runner, path).error
 
     def test_replaced_binary_is_not_started(self, tmp_path):
         path = tmp_path / "binary"
         shutil.copy("/bin/echo", path)
-        with command_runner(str(path)) as made:
-            assert run(made, str(path), "old").result["output"] == "old\n"
+        with command_runner(str(path)) as runner:
+            assert run(runner, str(path), "old").result["output"] == "old\n"
             shutil.copy("/bin/echo", tmp_path / "other")
             (tmp_path / "other").rename(path)
-            assert "was replaced on disk" in run(made, str(path), "new").error
+            assert "was replaced on disk" in run(runner, str(path), "new").error
 
     def test_digest_pin_accepts_the_same_content(self, script):
         path = script("echo old")
-        with command_runner(path, pin=Pin.DIGEST) as made:
+        with command_runner(path, pin=Pin.DIGEST) as runner:
             Path(script("echo old", "other")).rename(path)
-            assert run(made, path).result["output"] == "old\n"
+            assert run(runner, path).result["output"] == "old\n"
             before = Path(path).stat()
             Path(path).write_text("#!/bin/sh\necho new\n")
             os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-            assert "was replaced on disk" in run(made, path).error
+            assert "was replaced on disk" in run(runner, path).error
 
     def test_unreadable_program_does_not_prevent_the_start_of_a_node(self, monkeypatch):
         """A program may be runnable and not readable. Root can read everything, so the digest fails instead."""
@@ -199,8 +199,8 @@ class TestPinnedPrograms:
             raise PermissionError(13, "Permission denied")
 
         monkeypatch.setattr(programs, "file_digest", refuse)
-        with command_runner("cat", pin=Pin.DIGEST) as made:
-            assert "could not be read or run" in run(made, "cat").error
+        with command_runner("cat", pin=Pin.DIGEST) as runner:
+            assert "could not be read or run" in run(runner, "cat").error
 
     @pytest.mark.parametrize("kind", ["script", "binary"])
     def test_program_replaced_after_the_check_is_not_started(self, script, tmp_path, kind):
@@ -217,21 +217,21 @@ class TestPinnedPrograms:
         assert "pid" in started("/bin/true", cwd=str(tmp_path), cwd_identity=(found.st_dev, found.st_ino))
 
     def test_binary_inherits_no_file_descriptor(self):
-        with command_runner(PYTHON) as made:
-            done = run(made, PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:4])")
+        with command_runner(PYTHON) as runner:
+            done = run(runner, PYTHON, "-c", "import os; print(sorted(map(int, os.listdir('/proc/self/fd')))[:4])")
         assert done.result["output"] == "[0, 1, 2, 3]\n"
 
     def test_unreadable_program_is_started_by_its_path(self, tmp_path):
         path = tmp_path / "binary"
         shutil.copy("/bin/echo", path)
         path.chmod(0o111)
-        with command_runner(str(path)) as made:
-            assert run(made, str(path), "x").result["output"] == "x\n"
+        with command_runner(str(path)) as runner:
+            assert run(runner, str(path), "x").result["output"] == "x\n"
 
     def test_script_knows_its_own_path(self, script):
         path = script('echo "$0"')
-        with command_runner(path) as made:
-            assert run(made, path).result["output"] == f"{path}\n"
+        with command_runner(path) as runner:
+            assert run(runner, path).result["output"] == f"{path}\n"
 
 
 def started(program, **fields):

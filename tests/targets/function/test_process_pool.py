@@ -176,10 +176,10 @@ class TestCalls:
                 await harness.end_of(assignment)
             return assignment.occurrence
 
-        one = run_scenario(scenario)
+        result = run_scenario(scenario)
         first, second, third = [record for record in caplog.records if record.name in ("noonmark.jobs", "errands")]
         assert (first.levelname, first.getMessage(), first.name) == ("INFO", "in a child", "noonmark.jobs")
-        assert (first.occurrence_id, first.schedule_id) == (one.id, one.schedule_id)
+        assert (first.occurrence_id, first.schedule_id) == (result.id, result.schedule_id)
         assert first.process != os.getpid()
         assert (second.levelname, second.getMessage(), second.number) == ("WARNING", "to the root", 7)
         assert third.getMessage() == "it failed"
@@ -567,8 +567,8 @@ class TestStopping:
     def test_log_level_set_by_a_function_is_kept(self):
         async def scenario(harness):
             for key, args in (("sets", (logging.CRITICAL,)), ("tells", ())):
-                told = await harness.call(worker_functions.quiets, args=args, executor=Executor.PROCESS, key=key)
-            return told.result
+                answer = await harness.call(worker_functions.quiets, args=args, executor=Executor.PROCESS, key=key)
+            return answer.result
 
         assert run_scenario(scenario, max_processes=1) == logging.CRITICAL
 
@@ -621,8 +621,8 @@ class TestConcurrency:
             assert (await harness.end_of(in_thread)).result == 1
             assert not any(one in harness.reported for one in busy)
             worker_functions.touch(gate)
-            for one in busy[:3]:
-                assert (await harness.end_of(one)).result is True
+            for assignment in busy[:3]:
+                assert (await harness.end_of(assignment)).result is True
             gate.unlink()
             harness.runner.deliver(busy[3:])
             elsewhere = function_assignment("elsewhere", function="adds", args=(1,), executor=Executor.PROCESS)

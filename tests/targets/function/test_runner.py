@@ -199,22 +199,26 @@ class TestContext:
             await harness.end_of(assignment)
             return assignment.occurrence
 
-        one = run_scenario(scenario)
+        result = run_scenario(scenario)
         [context] = seen
-        assert context.occurrence_id == one.id
-        assert context.schedule_id == one.schedule_id
-        assert context.nominal_at == from_micros(one.nominal)
-        assert context.due_at == from_micros(one.due)
+        assert context.occurrence_id == result.id
+        assert context.schedule_id == result.schedule_id
+        assert context.nominal_at == from_micros(result.nominal)
+        assert context.due_at == from_micros(result.due)
         assert context.nominal_at.tzinfo is UTC
         assert context.attempt == 1
         assert context.payload == {"a": [1]}
-        assert context.payload is not one.payload
+        assert context.payload is not result.payload
         assert context.event is None
         assert isinstance(context.cancelled, threading.Event)
         assert not context.cancelled.is_set()
         assert isinstance(context.logger, logging.LoggerAdapter)
         [record] = [record for record in caplog.records if record.message == "hello from a job"]
-        assert (record.name, record.occurrence_id, record.schedule_id) == ("noonmark.jobs", one.id, one.schedule_id)
+        assert (record.name, record.occurrence_id, record.schedule_id) == (
+            "noonmark.jobs",
+            result.id,
+            result.schedule_id,
+        )
 
     @pytest.mark.parametrize(
         ("origin", "brought", "seen"),

@@ -159,9 +159,9 @@ class Sender:
         """Make the assignment of a request, by URL or by a target that skips validation."""
         begins = now() + after
         target = url if isinstance(url, HttpTarget) else parse_target(request(url, **document))
-        made = replace(factories.schedule(target=target, **declared or {}), source=source)
-        one = factories.occurrence(made, origin or manual(key), nominal=begins, attempt=1, payload=payload)
-        return Assignment(one, made, begins=begins)
+        schedule = replace(factories.schedule(target=target, **declared or {}), source=source)
+        occurrence = factories.occurrence(schedule, origin or manual(key), nominal=begins, attempt=1, payload=payload)
+        return Assignment(occurrence, schedule, begins=begins)
 
     def report(self):
         """Return the next report."""

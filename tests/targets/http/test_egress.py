@@ -69,25 +69,25 @@ def test_every_address_of_a_host_is_checked(inside):
 
 
 def test_host_is_resolved_once_per_connection_and_checked_again(inside):
-    asked = []
+    collected = []
 
     def resolve(host, _port):
-        asked.append(host)
-        return ["127.0.0.1"] if len(asked) == 1 else ["169.254.169.254"]
+        collected.append(host)
+        return ["127.0.0.1"] if len(collected) == 1 else ["169.254.169.254"]
 
     with http_sender(guard=Guard.LOCAL, resolve=resolve) as caller:
         assert caller.call(f"http://a.example:{inside.port}/next").outcome is Outcome.FAILED  # it hangs up
-        assert asked == ["a.example"]
+        assert collected == ["a.example"]
         assert refused(caller.call(f"http://a.example:{inside.port}/"), "a.example (169.254.169.254) is a metadata")
     assert len(inside.requests) == 1
 
 
 def test_dns_rebinding_reaches_only_checked_addresses(inside):
     answers = itertools.cycle([["127.0.0.2"], ["127.0.0.1"]])
-    asked = []
+    collected = []
 
     def resolve(host, _port):
-        asked.append(host)
+        collected.append(host)
         return next(answers)
 
     # Another machine, which is open, and this one, which is not. One port, so only the address tells them apart.
@@ -97,7 +97,9 @@ def test_dns_rebinding_reaches_only_checked_addresses(inside):
                 caller.call(f"http://a{number}.example:{inside.port}/", key=f"{number}").outcome for number in range(50)
             ]
         assert outcomes == [Outcome.COMPLETED, Outcome.DELIVERY_FAILED] * 25
-        assert asked == [f"a{number}.example" for number in range(50)]  # once each: what was judged is what is dialled
+        assert collected == [
+            f"a{number}.example" for number in range(50)
+        ]  # once each: what was judged is what is dialled
         assert (len(outside.requests), len(inside.requests)) == (25, 0)
 
 

@@ -33,8 +33,8 @@ def make_pinger(guard=Guard.LOCAL, pauses=(0.0, 0.0)):
 
 
 def ping(pinger, moment=Moment.SUCCESS, source="rest", **urls):
-    made = replace(factories.schedule(ping_urls=PingUrls(**urls) if urls else None), source=source)
-    pinger.ping(made, factories.occurrence(made, manual("one"), attempt=1), moment)
+    schedule = replace(factories.schedule(ping_urls=PingUrls(**urls) if urls else None), source=source)
+    pinger.ping(schedule, factories.occurrence(schedule, manual("one"), attempt=1), moment)
     eventually(lambda: not pinger.pending)
 
 
@@ -84,8 +84,10 @@ def test_the_rules_for_requests_apply(receiver, caplog, source, calls):
 
 def test_a_slow_receiver_does_not_delay_others(receiver):
     pinger = make_pinger()
-    made = factories.schedule(ping_urls=PingUrls(success=f"{receiver.url}/wait"))
-    caller = threading.Thread(target=pinger.ping, args=(made, factories.occurrence(made, manual("a")), Moment.SUCCESS))
+    schedule = factories.schedule(ping_urls=PingUrls(success=f"{receiver.url}/wait"))
+    caller = threading.Thread(
+        target=pinger.ping, args=(schedule, factories.occurrence(schedule, manual("a")), Moment.SUCCESS)
+    )
     caller.start()
     caller.join(SOON)
     assert not caller.is_alive()

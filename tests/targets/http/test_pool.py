@@ -271,18 +271,18 @@ def test_nothing_is_sent_on_a_connection_with_unsolicited_data(servers):
 
 def test_connection_errors_are_described(servers, monkeypatch, tmp_path):
     encrypted, plain = servers["https"].place, servers["http"].place
-    told = {}
+    collected = {}
     with http_sender() as caller:
         for name, url in {
             "other host": f"https://localhost:{encrypted.partition(':')[2]}",
             "no TLS": f"https://{plain}",
             "nobody": "http://127.0.0.1:1",
         }.items():
-            told[name] = caller.call(f"{url}/", key=name).error.rpartition(": ")[2]
+            collected[name] = caller.call(f"{url}/", key=name).error.rpartition(": ")[2]
     monkeypatch.delenv("SSL_CERT_FILE")
     with http_sender() as caller:
-        told["not trusted"] = caller.call(f"https://{encrypted}/").error.rpartition(": ")[2]
-    assert told == {
+        collected["not trusted"] = caller.call(f"https://{encrypted}/").error.rpartition(": ")[2]
+    assert collected == {
         "other host": "it is for another host",
         "no TLS": "the TLS handshake failed",
         "nobody": "connection refused",

@@ -105,7 +105,7 @@ def test_literal_request_is_sent_with_its_braces(caller, receiver):
     ("document", "words"),
     [
         ({"body": "{{payload.missing}}"}, "there is no"),
-        ({"body": "{{event.payload}}"}, "no event set this occurrence off"),
+        ({"body": "{{event.payload}}"}, "no event triggered this occurrence"),
         ({"headers": {"X-A": "{{payload.lines}}"}}, "line break"),
     ],
 )
@@ -282,10 +282,10 @@ def test_idle_connections_are_closed_in_every_shard(receiver):
 def test_slow_lookups_of_one_owner_do_not_block_others(receiver):
     """Also after their timeouts: a lookup cannot be cancelled, and keeps its thread."""
     ada, bob = Owner(tenant="acme", user="ada"), Owner(tenant="acme", user="bob")
-    asked, answered = [], threading.Event()
+    collected, answered = [], threading.Event()
 
     def resolve(host, _port):
-        asked.append(host)
+        collected.append(host)
         assert host == "quick.example" or answered.wait(SOON)
         return ["127.0.0.1"]
 
@@ -295,7 +295,7 @@ def test_slow_lookups_of_one_owner_do_not_block_others(receiver):
             caller.deliver(url, key=str(number), timeout_seconds=0.2, declared={"owner": ada})
         timed_out = {caller.report()[1].outcome for _ in range(170)}
         assert timed_out == {Outcome.TIMED_OUT}
-        assert 40 < len(asked) <= 128
+        assert 40 < len(collected) <= 128
         quick = f"http://quick.example:{receiver.port}/"
         assert caller.call(quick, declared={"owner": bob}).outcome is Outcome.COMPLETED
         answered.set()
@@ -353,8 +353,8 @@ def listening(protocol, transports):
 
     async def hang_up():
         server.close()
-        for one in transports:
-            one.abort()
+        for transport in transports:
+            transport.abort()
 
     server = loop.run_until_complete(loop.create_server(protocol, "127.0.0.1", 0, backlog=512))
     thread = threading.Thread(target=loop.run_forever)

@@ -253,12 +253,12 @@ def test_moved_secret_row_cannot_be_decrypted(secrets, receiver):
     theirs = secrets.put("token", VALUE, "http://127.0.0.1", tenant="other")
     mine = secrets.put("mine", VALUE, "http://127.0.0.1")
     moved = (theirs, replace(mine, name="renamed"), replace(mine, name="mended", sealed=mine.sealed[:-8] + "AAAAAAA="))
-    for one in moved:
-        secrets.store.put_secret(TENANT, one, most=99)
+    for secret in moved:
+        secrets.store.put_secret(TENANT, secret, most=99)
     with secrets.http_sender(OLD) as caller:
-        for one in moved:
-            delivered = caller.call(f"{receiver.url}/ok", key=one.name, secret_headers={"X-Token": one.name})
-            assert f"decrypts secret {one.name};" in delivered.error
+        for secret in moved:
+            delivered = caller.call(f"{receiver.url}/ok", key=secret.name, secret_headers={"X-Token": secret.name})
+            assert f"decrypts secret {secret.name};" in delivered.error
     assert receiver.requests == []
 
 

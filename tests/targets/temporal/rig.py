@@ -173,8 +173,8 @@ class Rig:
 
         async def compare():
             reconciler = Reconciler(self.store, EngineClient(self.engine.address))
-            found = await reconciler.compare()
-            return found if act is None else await getattr(reconciler, act)(found)
+            comparison = await reconciler.compare()
+            return comparison if act is None else await getattr(reconciler, act)(comparison)
 
         return self.server.run(compare())
 

@@ -40,8 +40,8 @@ def test_nodes_and_workers_identify_themselves_by_certificate_and_key(server, ce
             assert in_http2(f"Bearer {KEY}") in bytes(received)
         command = ("engine", "check", "--store", rig.url, "--engine")
         monkeypatch.setenv("NOONMARK_ENGINE_API_KEY", KEY)
-        found = call(*command, url)
-        assert (found.code, found.out.splitlines()[-1]) == (0, "No orphans.")
+        answer = call(*command, url)
+        assert (answer.code, answer.out.splitlines()[-1]) == (0, "No orphans.")
         # Without a certificate, and with the authorities of the system, there is no connection.
         for refused_url in (url.replace(files, f"tls_ca={certificates}/ca.pem"), url.replace(files, "tls=yes")):
             refused = call(*command, refused_url)

@@ -22,9 +22,9 @@ def check(rig, *arguments):
 
 def test_a_check_lists_orphans_and_ends_them_on_command(server, tmp_path):
     rig = Rig(server, tmp_path)
-    found = check(rig)
-    assert (found.code, found.err) == (0, "")
-    assert found.out.splitlines()[1:] == [
+    problems = check(rig)
+    assert (problems.code, problems.err) == (0, "")
+    assert problems.out.splitlines()[1:] == [
         "Workers: 0. Running workflows: 0. Occurrences that await their end: 0.",
         "No orphans.",
     ]
@@ -32,8 +32,8 @@ def test_a_check_lists_orphans_and_ends_them_on_command(server, tmp_path):
     order = Order("occ_unknown", 1, 1, FUNCTION, address.task_queue, address.heartbeat)
     server.run(EngineClient(address).start(order))
     until(lambda: check(rig, "--json").json["orphan_workflows"] == ["occ_unknown/1"])
-    found = check(rig)
-    assert (found.code, found.out.splitlines()[2]) == (
+    problems = check(rig)
+    assert (problems.code, problems.out.splitlines()[2]) == (
         1,
         "workflow occ_unknown/1: an orphan, no occurrence in this store",
     )
@@ -48,8 +48,8 @@ def test_a_check_names_the_routes_that_no_worker_delivers(server, tmp_path):
         occurrence_id = rig.run(function("add"))
         rig.in_phase(occurrence_id, Phase.AWAITING_COMPLETION)
         until(lambda: check(rig, "--json").json["running_workflows"] == 1)
-        found = check(rig)
-        assert (found.code, found.out.splitlines()[1:3]) == (
+        problems = check(rig)
+        assert (problems.code, problems.out.splitlines()[1:3]) == (
             1,
             [
                 "Workers: 0. Running workflows: 1. Occurrences that await their end: 1.",
@@ -65,17 +65,17 @@ def test_a_check_names_the_routes_that_no_worker_delivers(server, tmp_path):
 def test_a_check_names_the_namespace_that_is_missing(server, tmp_path):
     store = f"sqlite:///{tmp_path}/ledger.db"
     call("migrate", "--store", store)
-    found = call("engine", "check", "--engine", f"temporal://{server.address}/lunch", "--store", store)
+    answer = call("engine", "check", "--engine", f"temporal://{server.address}/lunch", "--store", store)
     words = f"the engine at {server.address} refused a call in the namespace 'lunch': NOT_FOUND"
-    assert (found.code, found.out.splitlines()[1]) == (1, f"{words}: Namespace lunch is not found.")
+    assert (answer.code, answer.out.splitlines()[1]) == (1, f"{words}: Namespace lunch is not found.")
 
 
 def test_a_check_says_that_the_engine_does_not_answer(tmp_path):
     store = f"sqlite:///{tmp_path}/ledger.db"
     call("migrate", "--store", store)
-    found = call("engine", "check", "--engine", URL, "--store", store, "--json")
-    assert found.code == 1
-    problem = json.loads(found.out)["problem"]
+    answer = call("engine", "check", "--engine", URL, "--store", store, "--json")
+    assert answer.code == 1
+    problem = json.loads(answer.out)["problem"]
     assert problem.startswith("the engine at 127.0.0.1:1 did not answer: UNAVAILABLE: ")
     assert "Connection refused" in problem
     assert "did not answer" in call("engine", "check", "--engine", URL, "--store", store).out
@@ -104,8 +104,8 @@ def test_wrong_arguments_are_refused(arguments, words, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("serve", "--port", "0", "--engine", URL), "engine: needs --engine-routes beside it"),
-        (("serve", "--port", "0", "--engine-routes", "http"), "engine_routes: needs --engine beside it"),
+        (("serve", "--port", "0", "--engine", URL), "engine: requires --engine-routes"),
+        (("serve", "--port", "0", "--engine-routes", "http"), "engine_routes: requires --engine"),
         (
             ("serve", "--port", "0", "--engine", URL, "--engine-routes", "http", "--store", "memory://"),
             "store: must be one that nodes and workers of the engine share, not memory://",

@@ -84,8 +84,8 @@ def test_a_failed_step_is_retried_and_what_was_done_is_undone(rig):
     occurrence_id = run(rig, "undone", steps)
     ended = rig.ended(occurrence_id)
     assert (ended.phase, ended.reason) == (Phase.FAILED, Reason.FAILED)
-    found = phases(rig, occurrence_id)
-    assert (found["made"], found["fails"]) == (StepPhase.COMPENSATED, StepPhase.FAILED)
+    step_phases = phases(rig, occurrence_id)
+    assert (step_phases["made"], step_phases["fails"]) == (StepPhase.COMPENSATED, StepPhase.FAILED)
     assert [text for text, by in work.CALLS if by.startswith(occurrence_id)] == ["made", "undone made"]
     [failed] = rig.runs(occurrence_id)
     assert "step 'fails' failed" in failed.error
@@ -140,8 +140,8 @@ def test_a_cancelled_run_stops_its_steps_and_undoes_others(rig):
     assert rig.occurrence(occurrence_id).phase is Phase.AWAITING_COMPLETION, "it has something to undo"
     ended = rig.ended(occurrence_id)
     assert (ended.phase, ended.reason) == (Phase.CANCELLED, Reason.CANCELLED)
-    found = phases(rig, occurrence_id)
-    assert (found["made"], found["holds"]) == (StepPhase.COMPENSATED, StepPhase.CANCELLED)
+    step_phases = phases(rig, occurrence_id)
+    assert (step_phases["made"], step_phases["holds"]) == (StepPhase.COMPENSATED, StepPhase.CANCELLED)
     assert rig.closed(occurrence_id) in ENDED_EARLY
 
 

@@ -20,14 +20,14 @@ def list_approvals(
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """List what waits for somebody's decision."""
+    """List approvals, by default those that are pending."""
     with connect(connection) as remote:
         answer = read_pages(remote, "approval/list", present(state=state), entries="approvals", limit=limit)
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_approvals  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_approvals
 
     show_approvals(answer["approvals"], more_entries(answer, limit))
 

@@ -27,7 +27,7 @@ def list_backfills(schedule_id: ScheduleId, /, *, connection: Connection = Conne
 
 
 def show(schedule_id: ScheduleId, backfill_id: BackfillId, /, *, connection: Connection = Connection()) -> None:
-    """Show a backfill, and how far it is."""
+    """Show a backfill and its progress."""
     _call(connection, "backfill/get", {"schedule_id": schedule_id, "backfill_id": backfill_id})
 
 

@@ -57,7 +57,7 @@ def set_budget(  # noqa: PLR0913 - one argument per option
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.usage import budget_sentence  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.usage import budget_sentence
 
     print_answer(answer, f"Set the budget of {budget_sentence(answer)}.", as_json=False)
 
@@ -81,14 +81,14 @@ def list_budgets(
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """List budgets, with bars of what is spent."""
+    """List budgets, with bars of their spend."""
     with connect(connection) as remote:
         answer = read_pages(remote, "budget/list", present(scope=scope, id=id_), entries="budgets", limit=limit)
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.usage import show_budgets  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.usage import show_budgets
 
     show_budgets(answer["budgets"], more_entries(answer, limit))
 
@@ -101,7 +101,7 @@ def delete_budget(
     period: Annotated[Text, Parameter(help="day, month or total; default: all of them.")] = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Delete a budget; what was spent stays in the reports."""
+    """Delete a budget; its spend stays in the reports."""
     with connect(connection) as remote:
         answer = remote.call("budget/delete", present(scope=scope, id=id_, period=period))
     periods = " and ".join(one["period"] for one in answer["deleted"])

@@ -54,7 +54,7 @@ def list_bundles(*, limit: Limit = 100, connection: Connection = Connection()) -
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_bundles  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_bundles
 
     show_bundles(answer["bundles"], more_entries(answer, limit))
 
@@ -66,7 +66,7 @@ def show(bundle_id: BundleId, /, *, connection: Connection = Connection()) -> No
     if connection.as_json:
         print_json(bundle)
         return
-    from noonmark.cli.render.tables import show_bundle_versions  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_bundle_versions
 
     print_line(describe(bundle))
     print_json(bundle["manifest"])
@@ -88,8 +88,8 @@ def run(
     """Run a bundle now, print its output as it comes, and exit with the exit code of its command."""
     payload = parse_optional_json(payload_json, "--payload-json")
     with connect(connection) as remote:
-        found = push_or_find(remote, bundle)
-        arguments = {"bundle_id": found["bundle_id"]} | present(payload=payload, key=key)
+        bundle_document = push_or_find(remote, bundle)
+        arguments = {"bundle_id": bundle_document["bundle_id"]} | present(payload=payload, key=key)
         occurrence_id = remote.call("bundle/run", arguments)["occurrence_id"]
         with remote.node(occurrence_id):
             occurrence, last = _follow(remote, occurrence_id, prints=not connection.as_json)
@@ -107,18 +107,18 @@ def run(
 
 def _follow(remote: Remote, occurrence_id: str, *, prints: bool) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """Print what the runs of an occurrence put out until it ends; returns it, and its last run."""
-    from noonmark.cli.commands.run import print_output  # noqa: PLC0415 - it imports many others
+    from noonmark.cli.commands.run import print_output
 
-    arguments, printed, said = {"occurrence_id": occurrence_id}, dict[str, int](), ""
+    arguments, printed, shown_reason = {"occurrence_id": occurrence_id}, dict[str, int](), ""
     while True:
         occurrence = remote.call("occurrence/get", arguments)
         runs = remote.call("occurrence/runs", arguments)["runs"]
         if prints:
             for one in (run for run in reversed(runs) if run["result"] is not None):  # an error is told in the end
                 printed[one["run_id"]] = print_output(one, printed.get(one["run_id"], 0))
-            if occurrence["waiting_for"] is not None and occurrence["why"] != said:
-                said = occurrence["why"]
-                print_errors([f"{occurrence_id} waits: {said}"])
+            if occurrence["waiting_for"] is not None and occurrence["why"] != shown_reason:
+                shown_reason = occurrence["why"]
+                print_errors([f"{occurrence_id} waits: {shown_reason}"])
         if occurrence["phase"] in FINAL:
             return occurrence, runs[0] if runs else None
         threading.Event().wait(POLL_SECONDS)

@@ -37,7 +37,7 @@ def _call_worker(connection: Connection, operation: str) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.console import facts_table, open_console  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.console import facts_table, open_console
 
     facts = {name.replace("_", " "): _fact(value) for name, value in answer["worker_status"].items()}
     with open_console() as console:
@@ -60,7 +60,7 @@ def list_nodes(*, connection: Connection = Connection()) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_nodes  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_nodes
 
     show_nodes(answer["nodes"])
 
@@ -77,6 +77,6 @@ def list_audit(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_audit_entries  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_audit_entries
 
     show_audit_entries(answer["entries"], more_entries(answer, limit))

@@ -63,8 +63,8 @@ def complete(kind: str, given: dict[str, Any], incomplete: str) -> list[str]:
 
 def _schedule_words(given: dict[str, Any]) -> list[str]:
     """The names and ids of schedules, from the server or the store that the options name."""
-    from noonmark.cli.options import Connection  # noqa: PLC0415 - only a shell asks for it
-    from noonmark.cli.remote import connect  # noqa: PLC0415 - likewise
+    from noonmark.cli.options import Connection
+    from noonmark.cli.remote import connect
 
     connection = Connection(server=given.get("--server"), store=given.get("--store"))
     try:

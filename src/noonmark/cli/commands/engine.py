@@ -40,7 +40,7 @@ def temporal_worker(
     """
     require("server", "noonmark temporal-worker")
     loaded = options.load()
-    from noonmark.server.temporal_worker import run_temporal_worker  # noqa: PLC0415 - settings are checked before
+    from noonmark.server.temporal_worker import run_temporal_worker
 
     return run_temporal_worker(loaded, routes or [])
 
@@ -67,10 +67,10 @@ def check(
     The exit code is 1 if there are orphans that were not ended, if no worker delivers a route that has occurrences or
     is in the settings, or if the engine does not answer.
     """
-    from noonmark.server.assembly import engine_address  # noqa: PLC0415 - likewise
-    from noonmark.server.config import load  # noqa: PLC0415 - likewise
-    from noonmark.targets.temporal.settings import served_routes  # noqa: PLC0415 - likewise
-    from noonmark.wiring import make_store  # noqa: PLC0415 - likewise
+    from noonmark.server.assembly import engine_address
+    from noonmark.server.config import load
+    from noonmark.targets.temporal.settings import served_routes
+    from noonmark.wiring import make_store
 
     loaded = load({"engine": engine, "store": store}, os.environ, config)
     if loaded.settings.engine is None:
@@ -93,23 +93,23 @@ def check(
 
 
 async def _compare(store: Store, address: EngineAddress, routes: Sequence[str], *, ends: bool) -> dict[str, Any]:
-    from noonmark.targets.temporal.client import EngineClient, EngineUnavailable  # noqa: PLC0415 - likewise
-    from noonmark.targets.temporal.reconciliation import Comparison, Reconciler  # noqa: PLC0415 - likewise
+    from noonmark.targets.temporal.client import EngineClient, EngineUnavailable
+    from noonmark.targets.temporal.reconciliation import Comparison, Reconciler
 
     client = EngineClient(address)
-    reconciler, found, workers = Reconciler(store, client), Comparison(), 0
+    reconciler, comparison, workers = Reconciler(store, client), Comparison(), 0
     ended, problem, unserved = 0, None, {}
     try:
         workers = await client.workers()
-        found = await reconciler.compare()
-        lacking = await client.unserved({*routes, *found.routes})
-        unserved = {route: found.routes[route] for route in sorted(lacking)}
+        comparison = await reconciler.compare()
+        lacking = await client.unserved({*routes, *comparison.routes})
+        unserved = {route: comparison.routes[route] for route in sorted(lacking)}
         if ends:
-            await reconciler.cancel_ended(found)
-            ended = await reconciler.terminate_unknown(found) + await reconciler.fail_lost(found)
+            await reconciler.cancel_ended(comparison)
+            ended = await reconciler.terminate_unknown(comparison) + await reconciler.fail_lost(comparison)
     except EngineUnavailable as error:
         problem = f"{error}: {error.details}"
-    orphans = sum(found.counts().values())
+    orphans = sum(comparison.counts().values())
     return {
         "engine": address.server,
         "namespace": address.namespace,
@@ -117,7 +117,7 @@ async def _compare(store: Store, address: EngineAddress, routes: Sequence[str], 
         "problem": problem,
         "workers": workers,
         "unserved_routes": unserved,
-        **found.to_document(),
+        **comparison.to_document(),
         "orphans_ended": ended,
         "orphans_left": orphans - ended,
     }

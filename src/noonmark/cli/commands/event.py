@@ -79,7 +79,7 @@ def list_events(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_events  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_events
 
     show_events(answer["events"], more_entries(answer, limit))
 
@@ -120,7 +120,7 @@ def show_matches(connection: Connection, arguments: dict[str, Any]) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_event_matches  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_event_matches
 
     show_event_matches(answer)
 
@@ -140,8 +140,8 @@ def create(
     if bundle is not None and not any(trigger_document(event, part.document.get("trigger")) for part in parts):
         create_from_manifest(connection, bundle, "trigger", needs="--event is required")
         return
-    found = find_bundle(connection, bundle)
-    documents = [build_document(event, target, policies, found, part.document) for part in parts]
+    bundle_document = find_bundle(connection, bundle)
+    documents = [build_document(event, target, policies, bundle_document, part.document) for part in parts]
     for part, document in zip(parts, documents, strict=True):
         if trigger_type(document) != "event":
             of_part = f" for {part.place} of --schedule-json" if part.place else ""

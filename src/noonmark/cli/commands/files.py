@@ -147,7 +147,7 @@ def apply_files(
             progress = f"{done} of {total} changes were made"
             _make_change(connection, remote, files, step, progress, checks.warnings.get(step.schedule_id, ()))
     if connection.as_json:
-        from noonmark.cli.render.changes import changes_document  # noqa: PLC0415 - not for --json
+        from noonmark.cli.render.changes import changes_document
 
         print_json(changes_document(changes, workflows, Redactor(files.secrets), checks.warnings, applied=True))
     return 0
@@ -216,7 +216,7 @@ class Checks:
 def _check(remote: Remote, changes: Changes, workflows: WorkflowChanges) -> Checks:
     """Check the changes on the server: only it knows where requests may go and what nodes run."""
     checks = Checks()
-    from noonmark.operations.target_policy import unknown_workflow_words  # noqa: PLC0415 - other commands need none
+    from noonmark.operations.target_policy import unknown_workflow_words
 
     # Workflows are created before the schedules that name them.
     expected = {unknown_workflow_words(step.workflow_id) for step in workflows.steps}
@@ -329,7 +329,7 @@ def _id(desired: Desired) -> tuple[str, ...]:
 
 
 def _to_stored(document: dict[str, Any]) -> Stored:
-    from noonmark.operations.models.arguments import ScheduleFields  # noqa: PLC0415 - other commands need no models
+    from noonmark.operations.models.arguments import ScheduleFields
 
     fields = ("schedule_id", *ScheduleFields.fields())
     return Stored(
@@ -360,7 +360,7 @@ def _read_secrets(remote: Remote) -> dict[str, Secret]:
 def _show_plan(
     connection: Connection, changes: Changes, workflows: WorkflowChanges, files: ScheduleFiles, checks: Checks
 ) -> None:
-    from noonmark.cli.render.changes import (  # noqa: PLC0415 - loads the console
+    from noonmark.cli.render.changes import (
         changes_document,
         count_changes,
         show_changes,
@@ -432,8 +432,8 @@ def _list_workflows(remote: Remote, named: Collection[str | None] | None) -> lis
         if answer["next_cursor"] is None:
             break
         page["cursor"] = answer["next_cursor"]
-    wanted = ids if named is None else [one for one in ids if one in named]
-    return [defined(remote.call("workflow/get", {"workflow_id": one})) for one in wanted]
+    listed_ids = ids if named is None else [one for one in ids if one in named]
+    return [defined(remote.call("workflow/get", {"workflow_id": one})) for one in listed_ids]
 
 
 def write_file(stored: list[Stored], workflows: list[dict[str, Any]], *, as_json: bool) -> None:
@@ -453,7 +453,7 @@ def print_file(document: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(document, indent=2) + "\n")
         return
-    from noonmark.cli.yaml_documents import format_yaml  # noqa: PLC0415 - PyYAML is slow to load
+    from noonmark.cli.yaml_documents import format_yaml
 
     sys.stdout.write(format_yaml(document))
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Labels = Annotated[Texts, Parameter(help="Only schedules with this label, as name=value; repeatable.")]
 Lineage = Annotated[Text, Parameter(help="Only this session or schedule, and what it made, directly or not, as an id.")]
 Tenant = Annotated[Text, Parameter(help="The tenant; another one than yours needs a key of tenant '*', or --store.")]
-Reason = Annotated[Text, Parameter(help="Why, for the audit log and for whoever asks.")]
+Reason = Annotated[Text, Parameter(help="The reason, for the audit log and the occurrences.")]
 
 
 def halt(
@@ -29,15 +29,15 @@ def halt(
     lineage: Lineage = None,
     reason: Reason = None,
     list_: Annotated[
-        bool, Parameter(name="--list", negative=(), show_default=False, help="Only list what is halted.")
+        bool, Parameter(name="--list", negative=(), show_default=False, help="Only list the halts.")
     ] = False,
     connection: Connection = Connection(),
 ) -> None:
-    """Stop everything of the tenant at once, or what has some labels or a lineage.
+    """Halt all schedules of the tenant, or those with some labels or a lineage.
 
-    Nothing starts, and what runs is cancelled.
+    Nothing starts, and running occurrences are cancelled.
 
-    It holds on every node, and for schedules that are made later, until `noonmark unhalt`.
+    It applies on every node, and to schedules created later, until `noonmark unhalt`.
     """
     with connect(_of_tenant(connection, tenant)) as remote:
         if list_:
@@ -67,7 +67,7 @@ def unhalt(
     reason: Reason = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Lift a halt: fires are normal from then on. What was skipped stays skipped."""
+    """Lift a halt. Skipped fires stay skipped."""
     with connect(_of_tenant(connection, tenant)) as remote:
         named = present(halt_id=halt_id, labels=_labels(label), lineage=lineage)
         answer = remote.call("halt/lift", named | present(reason=reason))

@@ -17,7 +17,7 @@ from noonmark.core.errors import InvalidRequest
 
 KeyId = Annotated[str, Parameter(help="The id of the key: its public beginning, such as nm_live_ab12cd.")]
 Expires = Annotated[
-    str | None, Parameter(show_default=False, help="How long the key is good: 90d, 12h; default: for ever.")
+    str | None, Parameter(show_default=False, help="How long the key is valid: 90d, 12h; default: without end.")
 ]
 
 
@@ -61,7 +61,7 @@ def list_keys(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_keys  # noqa: PLC0415 - rich is slow to load
+    from noonmark.cli.render.tables import show_keys
 
     show_keys(answer["keys"])
 
@@ -78,7 +78,7 @@ def rotate_key(
     /,
     *,
     grace: Annotated[
-        str | None, Parameter(show_default=False, help="How long the old key is still good: 1h; default: not at all.")
+        str | None, Parameter(show_default=False, help="How long the old key stays valid: 1h; default: not at all.")
     ] = None,
     expires: Expires = None,
     reason: Reason = None,
@@ -104,7 +104,7 @@ def whoami(*, connection: Connection = Connection()) -> None:
 
 
 def limits(*, connection: Connection = Connection()) -> None:
-    """Show your limits and how much of each is used. What is not listed is unlimited."""
+    """Show your limits and how much of each is used. Anything not listed is unlimited."""
     with connect(connection) as remote:
         answer = remote.call("limits/get", {})
     if connection.as_json or not answer["limits"]:

@@ -40,11 +40,11 @@ def serve(*, connection: Connection = Connection()) -> None:
 
 
 def _serve(remote: Remote) -> None:
-    import anyio  # noqa: PLC0415 - other commands need none of these
-    from mcp.server.stdio import stdio_server  # noqa: PLC0415 - likewise
+    import anyio
+    from mcp.server.stdio import stdio_server
 
-    from noonmark.clocks import SystemClock  # noqa: PLC0415 - likewise
-    from noonmark.server.mcp.protocol import ToolServer  # noqa: PLC0415 - likewise
+    from noonmark.clocks import SystemClock
+    from noonmark.server.mcp.protocol import ToolServer
 
     async def run() -> None:
         limiter = anyio.CapacityLimiter(THREADS)
@@ -152,7 +152,7 @@ def install_skill(
     as_json: Annotated[bool, Parameter(name="--json", negative=(), show_default=False, help="Print JSON.")] = False,
 ) -> None:
     """Write the skill schedule-workflow into a folder of skills: how an agent schedules work with these tools."""
-    from noonmark.targets.agent.skills import FILE, companion_skill  # noqa: PLC0415 - other commands need no skills
+    from noonmark.targets.agent.skills import FILE, companion_skill
 
     text, file = companion_skill(SKILL), Path(folder).expanduser() / SKILL / FILE
     if file.exists() and file.read_text("utf-8") != text:

@@ -35,8 +35,8 @@ def list_mobs(*, limit: Limit = 100, connection: Connection = Connection()) -> N
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.sessions import show_mobs  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.sessions import show_mobs
+    from noonmark.cli.render.tables import more_entries
 
     show_mobs(answer["mobs"], more_entries(answer, limit))
 
@@ -48,7 +48,7 @@ def show(mob_id: MobId, /, *, connection: Connection = Connection()) -> None:
     if connection.as_json:
         print_json(mob)
         return
-    from noonmark.cli.render.sessions import show_mob  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.sessions import show_mob
 
     show_mob(mob)
 

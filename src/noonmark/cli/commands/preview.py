@@ -57,7 +57,7 @@ def _show_upcoming(upcoming: Upcoming, note: str | None, *, now: datetime, as_js
     if as_json:
         print_json(upcoming.to_document() | present(timezone_note=note))
         return
-    from noonmark.cli.render.fires import show_upcoming  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.fires import show_upcoming
 
     show_upcoming(upcoming, now=now)
     if note is not None:
@@ -123,7 +123,7 @@ def check(
     as_json: AsJson = False,
 ) -> int:
     """Check a schedule document, or cron expressions, and describe it."""
-    from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - preview does not need it
+    from noonmark.core.schedule import parse_schedule
 
     if file is not None and file.startswith("--"):
         raise InvalidSchedule(f"unknown option {file}")
@@ -154,7 +154,7 @@ def check(
     if as_json:
         print_json({"valid": True, "problems": []} | upcoming.to_document() | present(timezone_note=note))
         return 0
-    from noonmark.cli.render.summary import show_valid_schedule  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.summary import show_valid_schedule
 
     show_valid_schedule(declaration, upcoming, now=now)
     if note is not None:
@@ -164,7 +164,7 @@ def check(
 
 def _ask(document: dict[str, Any], connection: Connection) -> tuple[list[Problem], list[str]]:
     """Why a server would refuse a schedule, and what may surprise about it there."""
-    from noonmark.cli.remote import connect  # noqa: PLC0415 - a check without a server does not need it
+    from noonmark.cli.remote import connect
 
     with connect(connection) as remote:
         [check] = remote.call("schedule/check", {"schedules": [document]})["checks"]

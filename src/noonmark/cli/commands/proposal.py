@@ -14,13 +14,13 @@ Comment = Annotated[Text, Parameter(help="A comment, recorded in the audit log."
 
 
 def list_proposals(
-    schedule_id: Annotated[Text, Parameter(help="Show what is proposed for this schedule, field by field.")] = None,
+    schedule_id: Annotated[Text, Parameter(help="Show the proposal for this schedule, field by field.")] = None,
     /,
     *,
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """List what is proposed for schedules and waits for somebody's decision; or show one proposal with a diff."""
+    """List pending proposals, or show one with a diff."""
     with connect(connection) as remote:
         if schedule_id is not None:
             answer = remote.call("schedule/proposal", {"schedule_id": schedule_id})
@@ -29,8 +29,8 @@ def list_proposals(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.proposals import show_proposal, show_proposals  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.proposals import show_proposal, show_proposals
+    from noonmark.cli.render.tables import more_entries
 
     if schedule_id is None:
         show_proposals(answer["proposals"], more_entries(answer, limit))
@@ -39,17 +39,17 @@ def list_proposals(
 
 
 def approve(schedule_id: ScheduleId, /, *, comment: Comment = None, connection: Connection = Connection()) -> None:
-    """Approve what is proposed for a schedule: it is in force, and planned, from now on."""
+    """Approve a proposal: it takes effect now, and the schedule is planned."""
     _decide("approve", "Approved", schedule_id, comment, connection)
 
 
 def deny(schedule_id: ScheduleId, /, *, comment: Comment = None, connection: Connection = Connection()) -> None:
-    """Deny what is proposed for a schedule: a proposed schedule is deleted, any other stays as it is."""
+    """Deny a proposal: a proposed schedule is deleted, any other stays unchanged."""
     _decide("deny", "Denied", schedule_id, comment, connection)
 
 
 def _decide(verb: str, word: str, schedule_id: str, comment: str | None, connection: Connection) -> None:
     with connect(connection) as remote:
         answer = remote.call(f"schedule/{verb}", present(schedule_id=schedule_id, comment=comment))
-    sentence = f"{word} what was proposed for {display_name(answer)}; it is {answer['phase']}."
+    sentence = f"{word} the proposal for {display_name(answer)}; it is {answer['phase']}."
     print_answer(answer, sentence, as_json=connection.as_json)

@@ -68,7 +68,7 @@ def failures(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_failures  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_failures
 
     show_failures(answer["occurrences"], more_entries(answer, limit))
 
@@ -105,7 +105,7 @@ def redrive(
 
 
 def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
-    from noonmark.cli.render.tables import show_failures  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_failures
 
     show_failures(answer["occurrences"], " would run again" if dry_run else " to run again")
     for refused in answer["refused"]:
@@ -276,7 +276,7 @@ def list_occurrences(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_occurrences  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_occurrences
 
     show_occurrences(answer["occurrences"], more_entries(answer, limit))
 
@@ -288,7 +288,7 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_runs  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_runs
 
     show_runs(answer["runs"], more_entries(answer, limit))
 
@@ -315,7 +315,7 @@ def explain(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.details import show_explanation  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_explanation
 
     show_explanation(one_line(answer["summary"]), answer["steps"])
 
@@ -386,7 +386,7 @@ def _count_phases(
 
 def _show_backfill(answer: dict[str, Any], phases: dict[str, int], *, dry_run: bool) -> None:
     if dry_run:
-        from noonmark.cli.render.tables import show_occurrences  # noqa: PLC0415 - not for --json
+        from noonmark.cli.render.tables import show_occurrences
 
         show_occurrences(answer["occurrences"], " would run")
         return

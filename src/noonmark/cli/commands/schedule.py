@@ -90,8 +90,8 @@ def create(
             connection, bundle, "schedule", needs=f"a schedule needs a trigger: give {TRIGGER_OPTIONS}"
         )
         return
-    found = find_bundle(connection, bundle)
-    documents = [build_document(trigger, target, policies, found, part.document) for part in parts]
+    bundle_document = find_bundle(connection, bundle)
+    documents = [build_document(trigger, target, policies, bundle_document, part.document) for part in parts]
     for document in documents:
         if "trigger" not in document and not document.get("depends_on"):
             raise InvalidRequest(f"a schedule needs a trigger: give {TRIGGER_OPTIONS}, or --depends-on")
@@ -138,11 +138,11 @@ def delay(
     connection: Connection = Connection(),
 ) -> None:
     """Create a schedule that runs once, at an instant or after a delay."""
-    given = given_document(policies.schedule_json)
-    if bundle is not None and trigger_document(once, given.get("trigger")) is None:
+    schedule_json = given_document(policies.schedule_json)
+    if bundle is not None and trigger_document(once, schedule_json.get("trigger")) is None:
         create_from_manifest(connection, bundle, "schedule", needs=NO_INSTANT)
         return
-    document = build_document(once, target, policies, find_bundle(connection, bundle), given)
+    document = build_document(once, target, policies, find_bundle(connection, bundle), schedule_json)
     if trigger_type(document) != "once":
         raise InvalidRequest(NO_INSTANT)
     create_schedules(connection, [document], schedule_id, [None])
@@ -190,8 +190,8 @@ def create_schedules(
 
 def _check_documents(documents: list[dict[str, Any]], schedule_id: str | None) -> None:
     """Refuse several schedules if one of them cannot be created."""
-    from noonmark.clocks import SystemClock  # noqa: PLC0415 - one document is checked by the operation
-    from noonmark.core.schedule import parse_schedule  # noqa: PLC0415 - likewise
+    from noonmark.clocks import SystemClock
+    from noonmark.core.schedule import parse_schedule
 
     if schedule_id is not None:
         raise InvalidRequest(f"names one schedule, but there are {len(documents)}", field="--id")
@@ -249,7 +249,7 @@ def update(  # noqa: PLR0913 - each is a group of options
 
 def _show_impact(schedule: dict[str, Any], impact: dict[str, Any]) -> None:
     """Show what a change would do: to the fields, and to the fires."""
-    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.times import local_times
 
     times = local_times()
     print_line(f"Would change {display_name(schedule)}; nothing is changed yet.")
@@ -269,7 +269,7 @@ def _show_schedule(connection: Connection, document: dict[str, Any], verb: str, 
     if connection.as_json:
         print_json(document)
         return
-    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_schedule
 
     show_schedule(document, proposed_sentence(document) or f"{verb} {display_name(document)}.")
     if note is not None:
@@ -288,12 +288,13 @@ def list_schedules(  # noqa: PLR0913 - one argument per option
         str | None, Parameter(show_default=False, help="With this text in the name, description or id.")
     ] = None,
     last: Annotated[
-        str | None, Parameter(show_default=False, help="Whose last occurrence completed, failed or skipped.")
+        str | None,
+        Parameter(show_default=False, help="Only those whose last occurrence completed, failed or was skipped."),
     ] = None,
     next_before: Annotated[
         str | None, Parameter(show_default=False, help="Next due before this instant, or this long from now: 2h.")
     ] = None,
-    outcomes: Annotated[int, Parameter(help="Show the marks of so many last outcomes, up to 30.")] = 0,
+    outcomes: Annotated[int, Parameter(help="Show the marks of this many of the last outcomes, up to 30.")] = 0,
     limit: OldestLimit = 100,
     connection: Connection = Connection(),
 ) -> None:
@@ -325,7 +326,7 @@ def show_schedule_list(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_schedules  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_schedules
 
     show_schedules(answer[entries], more_entries(answer, limit))
     for warning in answer.get("warnings", []):
@@ -341,7 +342,7 @@ def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection())
             print_json(document | {"occurrences": latest})
             return
         runs = remote.call("schedule/runs", {"schedule_id": schedule_id, "limit": 1})["runs"]
-    from noonmark.cli.render.details import show_schedule  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_schedule
 
     show_schedule(document, display_name(document), latest, runs)
 
@@ -372,7 +373,7 @@ def preview(
             return
         if schedule_id is not None:
             document = remote.call("schedule/get", {"schedule_id": schedule_id})["trigger"]
-    from noonmark.cli.render.details import show_preview  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.details import show_preview
 
     show_preview(answer, document, after=start, count=count)
     if schedule_id is None and (note := zone_note(trigger)) is not None:
@@ -465,7 +466,7 @@ def act_on_selection(
     if connection.as_json:
         print_json(answer)
     else:
-        from noonmark.cli.render.tables import show_selected  # noqa: PLC0415 - not for --json
+        from noonmark.cli.render.tables import show_selected
 
         show_selected(answer, words[selection.dry_run])
     return EXIT_FAILED if answer["count"] < len(answer["schedules"]) else 0

@@ -86,7 +86,7 @@ def list_secrets(*, connection: Connection = Connection()) -> None:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import show_secrets  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_secrets
 
     show_secrets(answer["secrets"])
 
@@ -101,7 +101,7 @@ def delete_secret(name: Name, /, *, connection: Connection = Connection()) -> No
 
 def generate_key(*, as_json: AsJson = False) -> None:
     """Generate a key for the setting secret_key. Anyone with the key and the store can read every secret."""
-    from noonmark.secret_cipher import fresh_key  # noqa: PLC0415 - other commands need no cryptography
+    from noonmark.secret_cipher import fresh_key
 
     key = fresh_key()
     print_answer({"secret_key": key}, key, as_json=as_json)

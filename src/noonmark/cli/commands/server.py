@@ -36,7 +36,7 @@ def _sentence(name: str) -> str:
 
 
 def _default(name: str) -> str:
-    """What holds if neither the option nor another source sets it, where that is one value."""
+    """The default of a setting, if it is one value."""
     default = SETTINGS[name].default
     if default in (None, (), {}):
         return ""
@@ -223,25 +223,25 @@ def _join(given: object, separator: str) -> object:
 
 
 def serve(*, options: ServerOptions = ServerOptions()) -> int:
-    """Run a server: answer requests and run what is due."""
-    from noonmark.server.transport.listener import listen  # noqa: PLC0415 - config needs no socket
+    """Run a server: answer requests and run schedules."""
+    from noonmark.server.transport.listener import listen
 
     require("server", "noonmark serve")
     loaded = options.load()
     listener = listen(loaded)  # first, so that a second server on the port does not become a second node
     if loaded.settings.reload:
         return _reload(loaded, listener)
-    from noonmark.server.host import host  # noqa: PLC0415 - settings are checked before this slow import
+    from noonmark.server.host import host
 
     return host(loaded, listener)
 
 
 def _reload(loaded: LoadedSettings, listener: socket.socket) -> int:
     """Serve in another process, and restart it when a file changes."""
-    from uvicorn import Config  # noqa: PLC0415 - only for --reload
-    from uvicorn.supervisors import ChangeReload  # noqa: PLC0415 - likewise
+    from uvicorn import Config
+    from uvicorn.supervisors import ChangeReload
 
-    from noonmark.telemetry import logs  # noqa: PLC0415 - likewise
+    from noonmark.telemetry import logs
 
     logs.configure(level=loaded.settings.log_level, form=loaded.settings.log_format)
     config = Config("noonmark", log_config=None, reload=True)
@@ -251,7 +251,7 @@ def _reload(loaded: LoadedSettings, listener: socket.socket) -> int:
 
 def host_reloaded(loaded: LoadedSettings, sockets: list[socket.socket]) -> None:
     """Run a server in a process that is restarted when a file changes; an error is printed, and the process exits."""
-    from noonmark.server.host import host  # noqa: PLC0415 - likewise
+    from noonmark.server.host import host
 
     try:
         host(loaded, sockets[0])
@@ -266,7 +266,7 @@ def config(*, options: ServerOptions = ServerOptions(), as_json: AsJson = False)
     if as_json:
         print_json({"settings": loaded.to_document(), "file": loaded.file})
         return 0
-    from noonmark.cli.render.tables import show_settings  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import show_settings
 
     show_settings(
         {

@@ -22,7 +22,7 @@ WithLabels = Annotated[Texts, Parameter(name="--label", help="A label, as name=v
 
 
 def create(  # noqa: PLR0913 - one argument per option
-    session_id: Annotated[Text, Parameter(help="The id of the session; default: one is drawn.")] = None,
+    session_id: Annotated[Text, Parameter(help="The id of the session; default: a generated one.")] = None,
     /,
     *,
     model: Annotated[
@@ -32,7 +32,7 @@ def create(  # noqa: PLR0913 - one argument per option
     system_prompt: Annotated[Text, Parameter(help="What the agent is told before every conversation.")] = None,
     label: WithLabels = (),
     max_tokens: Annotated[Number, Parameter(help="The most tokens of one answer.")] = None,
-    spec_json: Annotated[Text, Parameter(help="What else a session may have, as a JSON object.")] = None,
+    spec_json: Annotated[Text, Parameter(help="Other fields of the session, as a JSON object.")] = None,
     connection: Connection = Connection(),
 ) -> None:
     """Create a session: a conversation with an agent."""
@@ -67,8 +67,8 @@ def list_sessions(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.sessions import show_sessions  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.sessions import show_sessions
+    from noonmark.cli.render.tables import more_entries
 
     show_sessions(answer["sessions"], more_entries(answer, limit))
 
@@ -80,7 +80,7 @@ def show(session_id: SessionId, /, *, connection: Connection = Connection()) -> 
     if connection.as_json:
         print_json(session)
         return
-    from noonmark.cli.render.sessions import show_session  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.sessions import show_session
 
     show_session(session)
 
@@ -102,25 +102,25 @@ def messages(
         if connection.as_json and not follow:
             print_json(answer)
             return
-        found = answer["messages"][::-1]
-        if not found and not follow:
+        page = answer["messages"][::-1]
+        if not page and not follow:
             print_line("0 messages")
         last = 0
         while True:
-            for message in found:
+            for message in page:
                 _print_message(message, as_json=connection.as_json)
                 last = message["number"]
             if not follow:
                 return
             threading.Event().wait(POLL_SECONDS)
-            found = remote.call("session/messages", {"session_id": session_id, "after": last})["messages"]
+            page = remote.call("session/messages", {"session_id": session_id, "after": last})["messages"]
 
 
 def _print_message(message: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(message)
         return
-    from noonmark.cli.render.sessions import message_text  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.sessions import message_text
 
     print_text(message_text(message))
 
@@ -138,35 +138,35 @@ def send(
 ) -> int:
     """Send a message to a session. Its turn begins when the one before has ended."""
     with connect(connection) as remote:
-        found = remote.call("session/send", present(session_id=session_id, prompt=prompt, key=key))
+        turn = remote.call("session/send", present(session_id=session_id, prompt=prompt, key=key))
         if not wait:
-            sentence = f"Sent to {session_id}: {found['occurrence_id']}."
-            print_answer(found, sentence, as_json=connection.as_json)
+            sentence = f"Sent to {session_id}: {turn['occurrence_id']}."
+            print_answer(turn, sentence, as_json=connection.as_json)
             return 0
-        found = _wait(remote, found)
-        asked = {"session_id": session_id, "occurrence_id": found["occurrence_id"], "newest_first": True, "limit": 1}
-        last = remote.call("session/messages", asked)["messages"]
+        turn = _wait(remote, turn)
+        query = {"session_id": session_id, "occurrence_id": turn["occurrence_id"], "newest_first": True, "limit": 1}
+        last = remote.call("session/messages", query)["messages"]
     answer = last[0] if last and last[0]["role"] == "assistant" else None
     if connection.as_json:
-        print_json({**found, "answer": answer})
-    elif found["phase"] == "completed" and answer is not None:
+        print_json({**turn, "answer": answer})
+    elif turn["phase"] == "completed" and answer is not None:
         print_text(f"{answer['text']}\n")
     else:
-        print_line(f"{found['occurrence_id']} {found['phase'].replace('_', ' ')}: {found['failure_detail']}")
-    return 0 if found["phase"] == "completed" else EXIT_FAILED
+        print_line(f"{turn['occurrence_id']} {turn['phase'].replace('_', ' ')}: {turn['failure_detail']}")
+    return 0 if turn["phase"] == "completed" else EXIT_FAILED
 
 
-def _wait(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
+def _wait(remote: Remote, turn: dict[str, Any]) -> dict[str, Any]:
     """Poll an occurrence until it ends; say what it waits for."""
-    said: set[str] = set()
-    while found["phase"] not in FINAL:
-        waiting_for = found["waiting_for"]
-        if waiting_for is not None and waiting_for not in said:
-            said.add(waiting_for)
-            print_errors([f"{found['occurrence_id']} waits: {found['why']}"])
+    shown_reasons: set[str] = set()
+    while turn["phase"] not in FINAL:
+        waiting_for = turn["waiting_for"]
+        if waiting_for is not None and waiting_for not in shown_reasons:
+            shown_reasons.add(waiting_for)
+            print_errors([f"{turn['occurrence_id']} waits: {turn['why']}"])
         threading.Event().wait(POLL_SECONDS)
-        found = remote.call("occurrence/get", {"occurrence_id": found["occurrence_id"]})
-    return found
+        turn = remote.call("occurrence/get", {"occurrence_id": turn["occurrence_id"]})
+    return turn
 
 
 def archive(session_id: SessionId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:

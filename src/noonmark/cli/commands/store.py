@@ -28,7 +28,7 @@ def migrate(
     config: ConfigFile = None,
 ) -> int:
     """Create or upgrade the schema of a store. Servers may be running."""
-    from noonmark.wiring import MEMORY, make_store, schema_version  # noqa: PLC0415 - doctor on a server needs no store
+    from noonmark.wiring import MEMORY, make_store, schema_version
 
     loaded = _load(store, config)
     url = loaded.settings.store
@@ -57,7 +57,7 @@ def backup(
 
     The copy is checked before it gets its name. Only its owner may read it.
     """
-    from noonmark.stores.sqlite.backup import back_up  # noqa: PLC0415 - likewise
+    from noonmark.stores.sqlite.backup import back_up
 
     path = _sqlite_path(_load(store, config), "pg_dump", "copy its files")
     size = back_up(str(path), Path(file).absolute(), overwrite=overwrite, now=SystemClock().micros)
@@ -80,7 +80,7 @@ def restore(
 
     The schema and all pages of the backup are checked first. Everything after the backup is lost.
     """
-    from noonmark.stores.sqlite.backup import restore as restore_store  # noqa: PLC0415 - likewise
+    from noonmark.stores.sqlite.backup import restore as restore_store
 
     loaded = _load(store, config)
     path = _sqlite_path(loaded, "pg_restore", "start it with its files")
@@ -90,13 +90,13 @@ def restore(
 
 
 def _load(store: str | None, config: str | None) -> LoadedSettings:
-    from noonmark.server.config import load  # noqa: PLC0415 - likewise
+    from noonmark.server.config import load
 
     return load({"store": store}, os.environ, config)
 
 
 def _sqlite_path(loaded: LoadedSettings, program: str, redis_way: str) -> Path:
-    from noonmark.wiring import file_of  # noqa: PLC0415 - likewise
+    from noonmark.wiring import file_of
 
     url = loaded.settings.store
     if (path := file_of(url)) is None:

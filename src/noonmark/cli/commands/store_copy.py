@@ -60,11 +60,11 @@ def copy(
     the copy; with --online, only during the last part. After an interruption, the same command continues the copy. The
     exit code is 1 if the copy differs from the source. Afterwards, start nodes on the target only.
     """
-    from noonmark.stores.sql.copy_tables import copy_tables  # noqa: PLC0415 - only for this command
-    from noonmark.stores.sql.schema.version import VERSION  # noqa: PLC0415 - likewise
-    from noonmark.stores.store_copy.copy import start, verify  # noqa: PLC0415 - likewise
-    from noonmark.stores.store_copy.endpoint import mark_of  # noqa: PLC0415 - likewise
-    from noonmark.wiring import make_copy_endpoint  # noqa: PLC0415 - likewise
+    from noonmark.stores.sql.copy_tables import copy_tables
+    from noonmark.stores.sql.schema.version import VERSION
+    from noonmark.stores.store_copy.copy import start, verify
+    from noonmark.stores.store_copy.endpoint import mark_of
+    from noonmark.wiring import make_copy_endpoint
 
     clock, tables = SystemClock(), copy_tables()
     with ExitStack() as ends:
@@ -105,20 +105,20 @@ def _refuse_alive(reader: Reader) -> None:
 
 def _wait_until_stopped(source: Endpoint) -> None:
     """Wait for the nodes of the source; what they still do is copied afterwards."""
-    told: list[str] = []
+    shown_nodes: list[str] = []
     while True:
         with source.snapshot() as reader:
             alive = reader.alive_nodes()
         if not alive:
             return
-        if alive != told:
+        if alive != shown_nodes:
             _say(f"Stop the nodes of FROM now: {', '.join(alive)}. Waiting for them.")
-            told = alive
+            shown_nodes = alive
         Event().wait(WAIT_SECONDS)
 
 
 def _copy_all(reader: Reader, target: Endpoint, mark: str, tables: Sequence[CopyTable], title: str) -> None:
-    from noonmark.stores.store_copy.copy import copy_rows  # noqa: PLC0415 - likewise
+    from noonmark.stores.store_copy.copy import copy_rows
 
     with _progress(title, sum(reader.count(table) for table in tables)) as progress:
         copy_rows(reader, target, mark, tables, progress)
@@ -154,8 +154,8 @@ def _secrets(reader: Reader, tables: Sequence[CopyTable]) -> int:
 
 
 def _show_plan(source: Endpoint, tables: Sequence[CopyTable], *, as_json: bool) -> int:
-    from noonmark.cli.render.tables import show_table  # noqa: PLC0415 - likewise
-    from noonmark.stores.sql.copy_tables import NOT_COPIED  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import show_table
+    from noonmark.stores.sql.copy_tables import NOT_COPIED
 
     with source.snapshot() as reader:
         counts = {table.name: reader.count(table) for table in tables}
@@ -172,7 +172,7 @@ def _show_plan(source: Endpoint, tables: Sequence[CopyTable], *, as_json: bool) 
 
 
 def _show_result(source: str, target: str, checks: Sequence[TableCheck], secrets: int, *, as_json: bool) -> int:
-    from noonmark.cli.render.tables import show_table  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import show_table
 
     different = [one.table for one in checks if not one.is_equal]
     if as_json:

@@ -38,9 +38,9 @@ def timeline(  # noqa: PLR0913 - one argument per option
     limit: Annotated[int, Parameter(help="The maximum number of rows, up to 100.")] = 20,
     connection: Connection = Connection(),
 ) -> None:
-    """Draw what schedules did, do and will do, on one axis with a line at now.
+    """Show past, running and planned occurrences on one axis with a line at now.
 
-    A cell stands for a stretch of time, and has the mark of what needs a look most in it.
+    A cell stands for a stretch of time, and has the mark of what needs attention most in it.
     """
     cells = min(MAX_CELLS, max(MIN_CELLS, shutil.get_terminal_size().columns - LABELS - 2))
     arguments = schedule_filter(status, label) | present(
@@ -59,7 +59,7 @@ def timeline(  # noqa: PLR0913 - one argument per option
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.timeline import show_timeline  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_timeline
 
     show_timeline(answer, labels=LABELS)
 
@@ -72,8 +72,8 @@ def list_revisions(schedule_id: ScheduleId, /, *, limit: Limit = 20, connection:
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.timeline import show_revisions  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.timeline import show_revisions
 
     show_revisions(answer["revisions"], more_entries(answer, limit))
 
@@ -101,7 +101,7 @@ def trends(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.timeline import show_trends  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_trends
 
     show_trends(answer)
 
@@ -113,12 +113,12 @@ def overview(
     ] = None,
     connection: Connection = Connection(),
 ) -> None:
-    """Show the numbers of the day, and what needs a look."""
+    """Show today's figures, and what needs attention."""
     with connect(connection) as remote:
         answer = remote.call("overview", {"timezone": timezone or local_zone()})
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.timeline import show_overview  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.timeline import show_overview
 
     show_overview(answer)

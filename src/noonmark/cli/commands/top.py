@@ -81,9 +81,9 @@ def _read(remote: Remote, limit: int) -> dict[str, Any]:
 
 
 def _draw(answer: dict[str, Any], columns: int, lines: int) -> None:
-    from noonmark.cli.render.console import open_console  # noqa: PLC0415 - only where there is a frame
-    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - likewise
-    from noonmark.cli.render.top import frame  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.console import open_console
+    from noonmark.cli.render.times import local_times
+    from noonmark.cli.render.top import frame
 
     with open_console(columns) as console:
         for line in frame(answer, answer["nodes"], local_times(), width=columns, height=lines):

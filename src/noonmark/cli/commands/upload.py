@@ -44,7 +44,7 @@ def list_uploads(*, limit: Limit = 100, connection: Connection = Connection()) -
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries, show_uploads  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.tables import more_entries, show_uploads
 
     show_uploads(answer["uploads"], more_entries(answer, limit))
 

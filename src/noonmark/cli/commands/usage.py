@@ -24,7 +24,7 @@ def report(  # noqa: PLR0913 - one argument per option
     limit: Limit = 100,
     connection: Connection = Connection(),
 ) -> None:
-    """Report what was used and what it cost, the most expensive first. `noonmark usage` does the same."""
+    """Report usage and its cost, the most expensive first. `noonmark usage` does the same."""
     arguments = present(
         by=by,
         to=parse_past(until, "--until"),
@@ -38,7 +38,7 @@ def report(  # noqa: PLR0913 - one argument per option
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.usage import show_usage  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.usage import show_usage
 
     show_usage(answer)
 
@@ -56,6 +56,6 @@ def forecast(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.usage import show_forecast  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.usage import show_forecast
 
     show_forecast(answer)

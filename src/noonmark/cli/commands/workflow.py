@@ -77,8 +77,8 @@ def list_workflows(*, limit: Limit = 100, connection: Connection = Connection())
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_workflows  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_workflows
 
     show_workflows(answer["workflows"], more_entries(answer, limit))
 
@@ -97,8 +97,8 @@ def show(
     with connect(connection) as remote:
         workflow = remote.call("workflow/get", present(workflow_id=workflow_id, version=version))
     if mermaid:
-        from noonmark.cli.render.workflows import definition_of  # noqa: PLC0415 - only for a drawing
-        from noonmark.core.workflows.diagram import mermaid as to_mermaid  # noqa: PLC0415 - likewise
+        from noonmark.cli.render.workflows import definition_of
+        from noonmark.core.workflows.diagram import mermaid as to_mermaid
 
         text = to_mermaid(definition_of(workflow))
         if connection.as_json:
@@ -109,7 +109,7 @@ def show(
     if connection.as_json:
         print_json(workflow)
         return
-    from noonmark.cli.render.workflows import show_workflow  # noqa: PLC0415 - not for --json
+    from noonmark.cli.render.workflows import show_workflow
 
     show_workflow(workflow)
 
@@ -122,8 +122,8 @@ def versions(workflow_id: WorkflowId, /, *, limit: Limit = 100, connection: Conn
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_versions  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_versions
 
     show_versions(answer["versions"], more_entries(answer, limit))
 
@@ -156,20 +156,22 @@ def run(  # noqa: PLR0913 - one argument per option
     with connect(connection) as remote:
         inputs = _inputs(remote, workflow_id, version, given, inputs_json)
         payload = None if payload_json is None else parse_json(payload_json, field="--payload-json")
-        found = remote.call(
+        started = remote.call(
             "workflow/run",
             present(
                 workflow_id=workflow_id, inputs=inputs or None, payload=payload, version=version, key=key, reason=reason
             ),
         )
         if wait:
-            found = _wait(remote, found)
+            started = _wait(remote, started)
     if not wait:
-        sentence = f"Requested a run of {found['workflow_id']} version {found['version']}: {found['workflow_run_id']}."
-        print_answer(found, sentence, as_json=connection.as_json)
+        sentence = (
+            f"Requested a run of {started['workflow_id']} version {started['version']}: {started['workflow_run_id']}."
+        )
+        print_answer(started, sentence, as_json=connection.as_json)
         return 0
-    print_answer(found, _outcome(found), as_json=connection.as_json)
-    return 0 if found["phase"] == "completed" else EXIT_FAILED
+    print_answer(started, _outcome(started), as_json=connection.as_json)
+    return 0 if started["phase"] == "completed" else EXIT_FAILED
 
 
 def _inputs(
@@ -194,50 +196,50 @@ def _is_text(declared: object) -> bool:
     return isinstance(declared, str) or (isinstance(declared, dict) and declared.get("type") == "string")
 
 
-def _json_or_text(value: str) -> Any:  # noqa: ANN401 - JSON
+def _json_or_text(value: str) -> Any:
     try:
         return parse_json(value)
     except InvalidSchedule:
         return value
 
 
-def _wait(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
+def _wait(remote: Remote, workflow_run: dict[str, Any]) -> dict[str, Any]:
     """Poll a run until it ends, and say what it waits for, whenever that has not changed since the last look."""
-    said = before = None
-    with progress_bar("Steps", _totals(found)[1] or None) as advance:
+    shown_reason = before = None
+    with progress_bar("Steps", _totals(workflow_run)[1] or None) as advance:
         done = 0
-        while found["phase"] not in FINAL:
-            waits = found["waiting_for"] or any(step["waiting_for"] for step in found["steps"])
-            why = found["why"] if waits else None
-            if why is not None and why == before != said:
-                said = why
-                print_errors([f"{found['workflow_run_id']} waits: {why}"])
+        while workflow_run["phase"] not in FINAL:
+            waits = workflow_run["waiting_for"] or any(step["waiting_for"] for step in workflow_run["steps"])
+            why = workflow_run["why"] if waits else None
+            if why is not None and why == before != shown_reason:
+                shown_reason = why
+                print_errors([f"{workflow_run['workflow_run_id']} waits: {why}"])
             before = why
             threading.Event().wait(POLL_SECONDS)
-            found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
-            ended = _totals(found)[0]
+            workflow_run = remote.call("workflow_run/get", {"workflow_run_id": workflow_run["workflow_run_id"]})
+            ended = _totals(workflow_run)[0]
             advance(max(0, ended - done))
             done = max(done, ended)
-    return found
+    return workflow_run
 
 
-def _totals(found: dict[str, Any]) -> tuple[int, int]:
+def _totals(workflow_run: dict[str, Any]) -> tuple[int, int]:
     """How many steps have ended, of how many."""
-    steps = [step for step in found["steps"] if step["index"] is None]
+    steps = [step for step in workflow_run["steps"] if step["index"] is None]
     return sum(step["phase"] not in ("pending", "running") for step in steps), len(steps)
 
 
-def _outcome(found: dict[str, Any]) -> str:
+def _outcome(workflow_run: dict[str, Any]) -> str:
     """The final phase of a run, with its result or the step that failed."""
-    phase = f"{found['workflow_run_id']} {found['phase'].replace('_', ' ')}"
-    failed = next((step for step in found["steps"] if step["phase"] == "failed" and step["index"] is None), None)
+    phase = f"{workflow_run['workflow_run_id']} {workflow_run['phase'].replace('_', ' ')}"
+    failed = next((step for step in workflow_run["steps"] if step["phase"] == "failed" and step["index"] is None), None)
     if failed is not None:
         return f"{phase}: step {failed['step_id']} failed: {last_line(failed['error'] or 'no error')}"
-    if found["error"]:
-        return f"{phase}: {last_line(found['error'])}"
-    if found["phase"] == "completed" and found["result"] is not None:
-        return f"{phase}: {shorten(json.dumps(found['result'], ensure_ascii=False))}"
-    return f"{phase}." if found["why"] is None else f"{phase}: {found['why']}"
+    if workflow_run["error"]:
+        return f"{phase}: {last_line(workflow_run['error'])}"
+    if workflow_run["phase"] == "completed" and workflow_run["result"] is not None:
+        return f"{phase}: {shorten(json.dumps(workflow_run['result'], ensure_ascii=False))}"
+    return f"{phase}." if workflow_run["why"] is None else f"{phase}: {workflow_run['why']}"
 
 
 def list_runs(
@@ -254,8 +256,8 @@ def list_runs(
     if connection.as_json:
         print_json(answer)
         return
-    from noonmark.cli.render.tables import more_entries  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.workflows import show_runs  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.tables import more_entries
+    from noonmark.cli.render.workflows import show_runs
 
     show_runs(answer["workflow_runs"], more_entries(answer, limit))
 
@@ -276,78 +278,80 @@ def status(
     """
     arguments = {"workflow_run_id": workflow_run_id}
     with connect(connection) as remote:
-        found = remote.call("workflow_run/get", arguments)
+        workflow_run = remote.call("workflow_run/get", arguments)
         if watch:
             draws = sys.stdout.isatty() and not connection.as_json
-            found = _watch(remote, found) if draws else _follow(remote, found, is_silent=connection.as_json)
+            workflow_run = (
+                _watch(remote, workflow_run) if draws else _follow(remote, workflow_run, is_silent=connection.as_json)
+            )
     if connection.as_json:
-        print_json(found)
+        print_json(workflow_run)
     elif not watch or sys.stdout.isatty():
-        _draw(found, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, ONCE_HEIGHT)
+        _draw(workflow_run, shutil.get_terminal_size().columns if sys.stdout.isatty() else None, ONCE_HEIGHT)
     else:
-        print_line(_outcome(found))
-    return EXIT_FAILED if watch and found["phase"] != "completed" else 0
+        print_line(_outcome(workflow_run))
+    return EXIT_FAILED if watch and workflow_run["phase"] != "completed" else 0
 
 
-def _watch(remote: Remote, found: dict[str, Any]) -> dict[str, Any]:
+def _watch(remote: Remote, workflow_run: dict[str, Any]) -> dict[str, Any]:
     """Draw a run again and again until it ends, or the user ends it."""
-    from noonmark.cli.screen import begin_frame, open_screen  # noqa: PLC0415 - only for a terminal
+    from noonmark.cli.screen import begin_frame, open_screen
 
     with open_screen() as wait:
-        while found["phase"] not in FINAL:
+        while workflow_run["phase"] not in FINAL:
             columns, lines = shutil.get_terminal_size()
             begin_frame()
-            _draw(found, columns, lines - 1)
+            _draw(workflow_run, columns, lines - 1)
             sys.stdout.flush()
             if wait(FRAME_SECONDS):
                 break
-            found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
-    return found
+            workflow_run = remote.call("workflow_run/get", {"workflow_run_id": workflow_run["workflow_run_id"]})
+    return workflow_run
 
 
-def _follow(remote: Remote, found: dict[str, Any], *, is_silent: bool) -> dict[str, Any]:
+def _follow(remote: Remote, workflow_run: dict[str, Any], *, is_silent: bool) -> dict[str, Any]:
     """Print a line for each change of a step until the run ends."""
-    known: dict[tuple[str, int | None], str] = {}
+    shown_states: dict[tuple[str, int | None], str] = {}
     while True:
-        for line in _changes(found, known):
+        for line in _changes(workflow_run, shown_states):
             if not is_silent:
                 print_line(line)
                 sys.stdout.flush()
-        if found["phase"] in FINAL:
-            return found
+        if workflow_run["phase"] in FINAL:
+            return workflow_run
         threading.Event().wait(POLL_SECONDS)
-        found = remote.call("workflow_run/get", {"workflow_run_id": found["workflow_run_id"]})
+        workflow_run = remote.call("workflow_run/get", {"workflow_run_id": workflow_run["workflow_run_id"]})
 
 
-def _changes(found: dict[str, Any], known: dict[tuple[str, int | None], str]) -> Iterator[str]:
-    for step in found["steps"]:
+def _changes(workflow_run: dict[str, Any], shown_states: dict[tuple[str, int | None], str]) -> Iterator[str]:
+    for step in workflow_run["steps"]:
         key = step["step_id"], step["index"]
-        if known.get(key, "pending") != step["phase"]:
+        if shown_states.get(key, "pending") != step["phase"]:
             name = step["step_id"] if step["index"] is None else f"{step['step_id']}[{step['index']}]"
             error = f": {last_line(step['error'])}" if step["error"] else ""
             yield f"{name} {step['phase']}{error}"
-        known[key] = step["phase"]
+        shown_states[key] = step["phase"]
 
 
-def _draw(found: dict[str, Any], columns: int | None, lines: int) -> None:
+def _draw(workflow_run: dict[str, Any], columns: int | None, lines: int) -> None:
     """Print the status; without `columns`, no line is cut."""
-    from noonmark.cli.render.console import open_console  # noqa: PLC0415 - not for --json
-    from noonmark.cli.render.tables import PIPE_WIDTH  # noqa: PLC0415 - likewise
-    from noonmark.cli.render.times import local_times  # noqa: PLC0415 - likewise
-    from noonmark.cli.render.workflows import status_lines  # noqa: PLC0415 - likewise
+    from noonmark.cli.render.console import open_console
+    from noonmark.cli.render.tables import PIPE_WIDTH
+    from noonmark.cli.render.times import local_times
+    from noonmark.cli.render.workflows import status_lines
 
     width = columns or PIPE_WIDTH
     with open_console(width) as console:
-        for line in status_lines(found, local_times(), width=width, height=lines):
+        for line in status_lines(workflow_run, local_times(), width=width, height=lines):
             console.print_line(line)
 
 
 def cancel(workflow_run_id: RunId, /, *, reason: Reason = None, connection: Connection = Connection()) -> None:
     """Cancel a workflow run: running steps are asked to stop, completed ones are compensated."""
     with connect(connection) as remote:
-        found = remote.call("workflow_run/cancel", present(workflow_run_id=workflow_run_id, reason=reason))
-    if found["phase"] in FINAL:
-        sentence = f"Cancelled {found['workflow_run_id']}."
+        workflow_run = remote.call("workflow_run/cancel", present(workflow_run_id=workflow_run_id, reason=reason))
+    if workflow_run["phase"] in FINAL:
+        sentence = f"Cancelled {workflow_run['workflow_run_id']}."
     else:
-        sentence = f"Asked {found['workflow_run_id']} to stop; it has not ended yet."
-    print_answer(found, sentence, as_json=connection.as_json)
+        sentence = f"Asked {workflow_run['workflow_run_id']} to stop; it has not ended yet."
+    print_answer(workflow_run, sentence, as_json=connection.as_json)

@@ -89,7 +89,7 @@ def changes_document(
     }
 
 
-def mask(value: Any, path: str, redactor: Redactor) -> Any:  # noqa: ANN401 - JSON
+def mask(value: Any, path: str, redactor: Redactor) -> Any:
     """A value without secrets: those of variables, those under secret names, passwords in URLs."""
     if isinstance(value, dict):
         return {name: mask(each, f"{path}.{name}", redactor) for name, each in value.items()}

@@ -120,14 +120,14 @@ def show_trends(answer: Mapping[str, Any]) -> None:
 
 
 def show_overview(answer: Mapping[str, Any]) -> None:
-    """Show the numbers of the day, and what needs a look."""
+    """Show today's figures, and what needs attention."""
     times = local_times()
     with open_console() as console:
         for line in _numbers(answer):
             console.print(line)
         console.print()
         if not answer["needs_look"]:
-            console.print(Text("Nothing needs a look.", "green"))
+            console.print(Text("Nothing needs attention.", "green"))
         for entry in answer["needs_look"]:
             _show_entry(console, entry, times)
 

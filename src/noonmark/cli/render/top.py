@@ -44,9 +44,9 @@ def frame(
 
 def halt_sentence(halt: Mapping[str, Any]) -> str:
     """What is halted, by whom, and why."""
-    what = halted_text(halt["labels"], halt["lineage"])
+    subject = halted_text(halt["labels"], halt["lineage"])
     why = "" if halt["reason"] is None else f" ({halt['reason']})"
-    return f"{what} is halted since {halt['halted_at_utc']} by {halt['halted_by']}{why}: {halt['halt_id']}."
+    return f"{subject} is halted since {halt['halted_at_utc']} by {halt['halted_by']}{why}: {halt['halt_id']}."
 
 
 def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None) -> list[Line]:

@@ -184,14 +184,14 @@ def _bar(done: int, total: int) -> str:
 
 def _counts(steps: Sequence[Mapping[str, Any]]) -> str:
     counts = {phase: sum(step["phase"] == phase for step in steps) for phase in MARKS}
-    said = ", ".join(f"{count} {phase}" for phase, count in counts.items() if count)
-    return f"  {said}" if said else ""
+    summary = ", ".join(f"{count} {phase}" for phase, count in counts.items() if count)
+    return f"  {summary}" if summary else ""
 
 
 def _element_lines(elements: Sequence[Mapping[str, Any]], times: Times, longest: int) -> list[Line]:
     """The elements of a step that say most, and how many others there are."""
-    told = [one for one in elements if one["phase"] in ("failed", "running")] or list(elements)
-    shown = sorted(told, key=lambda one: (FIRST.index(one["phase"]), one["index"]))[:MAX_ELEMENTS]
+    shown_elements = [one for one in elements if one["phase"] in ("failed", "running")] or list(elements)
+    shown = sorted(shown_elements, key=lambda one: (FIRST.index(one["phase"]), one["index"]))[:MAX_ELEMENTS]
     lines = [_step_line(one, times, longest) for one in shown]
     if others := len(elements) - len(shown):
         lines.append([Text(f"    {others:,} more elements", "dim")])
@@ -236,11 +236,11 @@ def _end(step: Mapping[str, Any], times: Times) -> str:
 
 def _cut(line: Line, width: int) -> Line:
     """A line that is not longer than the width."""
-    found: Line = []
+    cut: Line = []
     for text in line:
-        room = width - sum(part.cell_len for part in found)
+        room = width - sum(part.cell_len for part in cut)
         if room <= 0:
             break
         plain = one_line(text.plain) if not text.plain.isprintable() else text.plain
-        found.append(Text(plain if Text(plain).cell_len <= room else f"{plain[: max(0, room - 1)]}…", text.style))
-    return found
+        cut.append(Text(plain if Text(plain).cell_len <= room else f"{plain[: max(0, room - 1)]}…", text.style))
+    return cut

@@ -31,7 +31,7 @@ def text_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 
 
-def json_tokens(value: Any) -> int:  # noqa: ANN401 - JSON
+def json_tokens(value: Any) -> int:
     """The tokens of a tool, or of anything else that is sent as JSON."""
     return MESSAGE_TOKENS + text_tokens(_canonical(value))
 
@@ -108,5 +108,5 @@ def tool_loop(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def _canonical(value: Any) -> str:  # noqa: ANN401 - JSON
+def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)

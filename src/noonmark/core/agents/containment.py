@@ -44,7 +44,7 @@ def with_policy(policy: ToolAccessPolicy | None, target: dict[str, Any]) -> dict
     options = target.get("options") or {}
     if not isinstance(options, dict):
         return target
-    asked = options.get("tool_access_policy")
-    if asked is not None and asked != {"type": str(ToolAccess.INHERIT)}:
+    requested = options.get("tool_access_policy")
+    if requested is not None and requested != {"type": str(ToolAccess.INHERIT)}:
         return target
     return {**target, "options": {**options, "tool_access_policy": policy.to_document()}}

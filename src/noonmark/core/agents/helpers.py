@@ -34,7 +34,7 @@ def member(mob: Mob, member_id: str) -> Mapping[str, Any] | None:
 
 
 def helper_session(mob_id: str, member_id: str, occurrence_id: str) -> str:
-    """The id of the session of a helper: each has one of its own, whatever its name."""
+    """The id of the session of a helper: unique, also for helpers of one name."""
     return f"{member_session(mob_id, member_id)}:{occurrence_id}"
 
 
@@ -74,8 +74,8 @@ def new_helper(
 def forked(messages: Sequence[Message], last: int | None) -> tuple[Message, ...]:
     """The messages that a forked helper begins with: all of its source, or the last ones.
 
-    They begin with what the source was told, even if that is a little more than was asked for, and end with its last
-    answer: a turn in flight is not part of them.
+    They begin with a prompt or an event, even if that makes a few more than requested, and end with the last answer: a
+    turn in flight is not part of them.
     """
     end = next((at for at in range(len(messages), 0, -1) if _is_answer(messages[at - 1])), 0)
     begins = [at for at in range(end) if messages[at].role in (Role.USER, Role.EVENT)]
@@ -88,5 +88,5 @@ def _is_answer(message: Message) -> bool:
     return message.role is Role.ASSISTANT and all(part["type"] != "tool_call" for part in message.parts)
 
 
-def _policy(asked: ToolAccessPolicy | None, like: Session) -> ToolAccessPolicy | None:
-    return like.tool_access_policy if asked is None or asked.type is ToolAccess.INHERIT else asked
+def _policy(requested: ToolAccessPolicy | None, like: Session) -> ToolAccessPolicy | None:
+    return like.tool_access_policy if requested is None or requested.type is ToolAccess.INHERIT else requested

@@ -26,7 +26,7 @@ def content_parts(content: Content) -> tuple[dict[str, Any], ...]:
 
 
 def action_message(action: SessionAction) -> Message:
-    """The message with which a turn begins: what the agent is asked, or the event it is told of."""
+    """The message that begins a turn: the prompt, or the event."""
     if isinstance(action, EventAction):
         payload = "" if action.payload is None else f":\n{json.dumps(action.payload, ensure_ascii=False)}"
         return Message(role=Role.EVENT, parts=(text_part(f"Event {action.event_type}{payload}"),))
@@ -34,5 +34,5 @@ def action_message(action: SessionAction) -> Message:
 
 
 def message_text(message: Message) -> str:
-    """What is said in a message, without its tool calls and media."""
+    """The text of a message, without its tool calls and media."""
     return "\n\n".join(part["text"] for part in message.parts if part.get("type") == "text")

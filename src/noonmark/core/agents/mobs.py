@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_MEMBERS = 100
 MAX_FLOWS = 100
 RESERVED = ("schedule:", "mob:")
-"""What the ids of sessions begin with that schedules and mobs create; callers cannot choose such an id."""
+"""The prefixes of the ids of sessions that schedules and mobs create; callers cannot choose such an id."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}", re.ASCII)
 
 
@@ -30,7 +30,7 @@ class NewSession:
     """A session to create."""
 
     session_id: str | None
-    """None if an id is to be drawn."""
+    """None for a generated id."""
     spec: SessionSpec
     tool_access_policy: ToolAccessPolicy | None
 
@@ -103,7 +103,7 @@ def parse_session(document: object) -> NewSession:
 
 
 def read_new_mob(document: object) -> tuple[NewMob, list[Problem]]:
-    """Read a mob, and everything wrong with it but for what its flows say."""
+    """Read a mob, and everything wrong with it except in its flows."""
     problems: list[Problem] = []
     reader = Reader(document, path="", code=InvalidRequest.code, problems=problems)
     mob_id = reader.read("mob_id", _name)
@@ -139,11 +139,11 @@ def _read_members(reader: Reader) -> tuple[Member, ...]:
 
 def _read_flows(reader: Reader) -> dict[str, dict[str, Any]]:
     flows = {}
-    found = reader.json_object("flows")
-    if len(found) > MAX_FLOWS:
-        reader.problem("flows", f"has {len(found):,} entries; at most {MAX_FLOWS:,} are allowed")
+    documents = reader.json_object("flows")
+    if len(documents) > MAX_FLOWS:
+        reader.problem("flows", f"has {len(documents):,} entries; at most {MAX_FLOWS:,} are allowed")
         return {}
-    for flow_id, flow in found.items():
+    for flow_id, flow in documents.items():
         try:
             _name(flow_id)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Tasks: a query in plain words, and the context that steers the agent which answers it.
+"""Tasks: a query in plain words, and the context for the agent that answers it.
 
 The context may have anything. Some of its parts are known: they name instructions that a team can edit, the model, or
 the agent of another service. The rest is shown to the agent as it is.
@@ -41,7 +41,7 @@ class Instructions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TaskPrompt:
-    """What an agent is told."""
+    """The prompts of an agent."""
 
     system_prompt: str
     prompt: str
@@ -50,7 +50,7 @@ class TaskPrompt:
 
 
 def context_problem(context: Mapping[str, Any], instructions: Instructions) -> tuple[str, str] | None:
-    """The part of a context with a value that it cannot have, and what is allowed; None if all is well."""
+    """The part of a context with an invalid value, and the allowed ones; None if the context is valid."""
     for part in CHOICES:
         value = context.get(part)
         if value is None:
@@ -86,7 +86,7 @@ def remote_agent(context: Mapping[str, Any]) -> str | None:
 
 
 def task_prompt(query: str, context: Mapping[str, Any], instructions: Instructions) -> TaskPrompt:
-    """What the agent of a task is told. ValueError if the context names what there is not."""
+    """The prompts for the agent of a task. ValueError if the context names unknown instructions."""
     if (problem := context_problem(context, instructions)) is not None:
         raise ValueError(f"context.{problem[0]} {problem[1]}")
     parts = [instructions.text(BASE), *(_chosen(context, part, instructions) for part in CHOICES[:2])]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
 MAX_FAILURES = 5
-"""So many failures in a row open it."""
+"""The number of failures in a row that opens it."""
 OPEN_FOR: Micros = 60 * SECOND
 
 

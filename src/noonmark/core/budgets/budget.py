@@ -1,4 +1,4 @@
-"""Budgets, reservations against them, and what becomes of these."""
+"""Budgets, reservations against them, and the answers to reservations."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Period(StrEnum):
 
 
 class WhenExhausted(StrEnum):
-    """What happens to a schedule that finds a hard budget used up."""
+    """What happens to a schedule whose hard budget is used up."""
 
     SKIP = "skip"
     PAUSE = "pause"
@@ -75,7 +75,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A budget, and what is spent of it in its current period."""
+    """A budget, and its spend in the current period."""
 
     budget: Budget
     settled: Amount
@@ -94,7 +94,7 @@ class RunLimits:
     max_tokens: int | None = None
     max_model_calls: int | None = None
     multiplier: float = 1
-    """The priority tier of its user: the limits of budgets of that user count so many times."""
+    """The priority tier of its user: a factor for the limits of that user's budgets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +137,7 @@ class Reserved:
     """The call may be made."""
 
     delay: Micros = 0
-    """Wait so long first: its budget is nearly used up."""
+    """Wait this long first: its budget is nearly used up."""
     warnings: tuple[Standing, ...] = ()
     """Budgets whose threshold it is the first to cross."""
 

@@ -37,7 +37,7 @@ class Forecast:
     unpriced_runs: int
     """How many of them do not."""
     fires: int | None
-    """How many fires are left this month; None if no trigger tells."""
+    """How many fires are left this month; None if the trigger does not depend on time."""
     run_p50: int | None
     run_p90: int | None
     p50: int | None
@@ -92,21 +92,21 @@ def forecast(
     and `limit` is what one run may cost. A run whose cost is unknown is left out; if most are, nothing can be said.
     """
     start, end = month_of(now)
-    known = sorted(cost for cost in costs if cost is not None)
-    unpriced = len(costs) - len(known)
-    p50, p90 = (percentile(known, 50), percentile(known, 90)) if known else (None, None)
+    known_costs = sorted(cost for cost in costs if cost is not None)
+    unpriced = len(costs) - len(known_costs)
+    p50, p90 = (percentile(known_costs, 50), percentile(known_costs, 90)) if known_costs else (None, None)
     unknown = None
     if fires is None:
         unknown = "no trigger says how often it fires"
     elif fires and not costs:
         unknown = "it has not run yet"
-    elif fires and unpriced > len(known):
+    elif fires and unpriced > len(known_costs):
         unknown = "the prices of most of its runs are unknown"
     return Forecast(
         month_start=start,
         month_end=end,
         spent=spent,
-        runs=len(known),
+        runs=len(known_costs),
         unpriced_runs=unpriced,
         fires=fires,
         run_p50=p50,
@@ -119,7 +119,7 @@ def forecast(
 
 
 def percentile(ordered: Sequence[int], percent: int) -> int:
-    """The smallest of the ordered numbers that at least so many percent of them do not exceed."""
+    """The percentile of ordered numbers, by the nearest-rank method."""
     return ordered[max(0, -(-len(ordered) * percent // 100) - 1)]
 
 

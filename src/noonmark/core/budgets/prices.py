@@ -1,4 +1,4 @@
-"""Prices of models: dollars per million tokens, exact. What they come to is rounded up to a nano-dollar."""
+"""Prices of models: dollars per million tokens, exact. Costs are rounded up to a nano-dollar."""
 
 from __future__ import annotations
 

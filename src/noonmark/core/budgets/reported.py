@@ -22,7 +22,7 @@ MAX_REPORTS = 100
 """How many models one report may name."""
 
 
-def usage_of(**fields: Any) -> Usage:  # noqa: ANN401 - checked here
+def usage_of(**fields: Any) -> Usage:
     """The usage with these fields; ValueError names the one that is wrong."""
     return _read(fields)
 
@@ -46,7 +46,7 @@ def _read(document: object) -> Usage:
 
 
 def read_usage(reader: Reader) -> Usage:
-    """The fields of a report. `tokens` are those that are not told apart; a cost that is missing is unknown."""
+    """The fields of a report. `tokens` are those of unknown kind; a missing cost is unknown."""
     name = text_of(1, MAX_NAME)
     model, provider = reader.read("model", name, ""), reader.read("provider", name, "")
     count = {
@@ -54,7 +54,7 @@ def read_usage(reader: Reader) -> Usage:
         for field in ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "tokens")
     }
     if reader.raw("tokens") is not None and any(count[field] for field in count if field != "tokens"):
-        reader.problem("tokens", "is the sum of tokens that are not told apart; leave it out beside the others")
+        reader.problem("tokens", "is for tokens of unknown kind; leave it out beside the others")
     return Usage(
         model=model or None,
         provider=provider or None,
@@ -83,23 +83,23 @@ def dollars(value: object) -> int:
 
 def combine(reports: Iterable[Usage]) -> tuple[Usage, ...]:
     """The reports of each model and provider together."""
-    found: dict[tuple[str | None, str | None], Usage] = {}
+    by_model: dict[tuple[str | None, str | None], Usage] = {}
     for usage in reports:
         key = usage.model, usage.provider
-        found[key] = found[key].plus(usage) if key in found else usage
-    return tuple(found.values())
+        by_model[key] = by_model[key].plus(usage) if key in by_model else usage
+    return tuple(by_model.values())
 
 
 def total(reports: Iterable[Usage]) -> Usage | None:
     """All reports together; None without any."""
-    found: Usage | None = None
+    usage_sum: Usage | None = None
     for usage in reports:
-        found = usage if found is None else found.plus(usage)
-    return found
+        usage_sum = usage if usage_sum is None else usage_sum.plus(usage)
+    return usage_sum
 
 
 def masked(usage: Usage, mask: Callable[[str], str]) -> Usage:
-    """The usage with its names masked: whoever reports it may repeat a secret."""
+    """The usage with its names masked: a report may repeat a secret."""
     model, provider = (None if name is None else mask(name) for name in (usage.model, usage.provider))
     return replace(usage, model=model, provider=provider)
 

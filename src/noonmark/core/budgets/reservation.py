@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from noonmark.core.budgets.budget import BudgetScope, Refused, Reserved, WhenExhausted
-from noonmark.core.budgets.spend import Amount
-from noonmark.core.instants import SECOND
+from noonmark.core.budgets.spend import Amount, to_dollars
+from noonmark.core.instants import SECOND, to_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Owner = tuple[BudgetScope, str]
 """Whose budget covers a call: a scope, and the id within it."""
+_UNITS = {"tokens": "tokens", "model_calls": "model calls"}
 
 BACKPRESSURE: tuple[tuple[Fraction, Micros], ...] = (
     (Fraction(100, 100), 5 * SECOND),
@@ -68,7 +69,7 @@ def owners(*, tenant: str, user: str, schedule_id: str | None, session_id: str |
 def decide(
     reservation: Reservation, standings: Sequence[Standing], run: RunSpend, whole: RunSpend | None = None
 ) -> Reserved | Refused:
-    """Reserve a call or refuse it. Of several refusals, one that nobody can lift comes first.
+    """Reserve a call or refuse it. Of several refusals, one that no approval can lift comes first.
 
     `whole` is what the run has spent that the occurrence is a step of.
     """
@@ -155,3 +156,26 @@ def _cost(limit: int, settled: Amount, reserved: Amount, most: Amount, max_token
     """A limit on cost. A price that is unknown counts by its tokens, where those are limited too."""
     what = "price" if most.cost is None and max_tokens is None else "cost"
     return _Check(what, limit, settled.cost or 0, reserved.cost or 0, most.cost or 0)
+
+
+def refusal_text(refused: Refused) -> str:
+    """Whose limit it is, how much of it is used, and what the call needs."""
+    owner_text = "of the run" if refused.scope is BudgetScope.RUN else f"of {refused.scope} {refused.scope_id}"
+    if refused.what == "price":
+        return (
+            f"the price of the model is unknown, and the budget {owner_text} limits its cost alone;"
+            " set its price (`prices`), or limit tokens (max_tokens)"
+        )
+    if refused.what == "breaker":
+        return "the provider failed too often in a row, so it is not asked for a while"
+    resets = "" if refused.resets_at is None else f"; a new period begins at {to_text(refused.resets_at)}"
+    needs = f"up to {_shown(refused.what, refused.requested)}" if refused.what != "model_calls" else "one more"
+    return (
+        f"the budget {owner_text} is {_shown(refused.what, refused.limit)};"
+        f" used {_shown(refused.what, refused.settled)}, reserved {_shown(refused.what, refused.reserved)},"
+        f" and this call needs {needs}{resets}"
+    )
+
+
+def _shown(what: str, amount: int) -> str:
+    return f"{amount:,} {_UNITS[what]}" if what in _UNITS else f"${to_dollars(amount)}"

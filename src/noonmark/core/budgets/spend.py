@@ -1,4 +1,4 @@
-"""What is spent: tokens, and money as whole nano-dollars. A price that is unknown is None, never 0."""
+"""Spend: tokens, and money as whole nano-dollars. An unknown price is None, never 0."""
 
 from __future__ import annotations
 

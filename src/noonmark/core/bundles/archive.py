@@ -66,8 +66,8 @@ def check_entries(entries: Sequence[Entry], *, packed: int, limits: ArchiveLimit
     limits = limits or ArchiveLimits()
     if len(entries) > limits.max_files:
         raise InvalidBundle(f"the archive has {len(entries):,} entries; at most {limits.max_files:,} are allowed")
-    found = islice(_entry_problems(entries, limits), MAX_PROBLEMS)
-    problems = [Problem(shown(name), message, InvalidBundle.code) for name, message in found]
+    first_problems = islice(_entry_problems(entries, limits), MAX_PROBLEMS)
+    problems = [Problem(shown(name), message, InvalidBundle.code) for name, message in first_problems]
     if not problems and (message := _total_problem(entries, packed, limits)) is not None:
         problems.append(Problem("", message, InvalidBundle.code))
     if problems:
@@ -76,20 +76,20 @@ def check_entries(entries: Sequence[Entry], *, packed: int, limits: ArchiveLimit
 
 def _entry_problems(entries: Sequence[Entry], limits: ArchiveLimits) -> Iterator[tuple[str, str]]:
     """What is wrong with entries, each with its name."""
-    known: dict[str, Entry] = {}
+    entries_by_name: dict[str, Entry] = {}
     for entry in entries:
         folded = normalize("NFC", entry.name.rstrip("/")).casefold()
         message = _name_problem(entry.name) or _content_problem(entry, limits)
-        if message is None and folded in known:
-            message = f"is there twice: {shown(known[folded].name)} is the same file on some systems"
+        if message is None and folded in entries_by_name:
+            message = f"is there twice: {shown(entries_by_name[folded].name)} is the same file on some systems"
         if message is not None:
             yield entry.name, message
-        known.setdefault(folded, entry)
-    for folded, entry in known.items():
+        entries_by_name.setdefault(folded, entry)
+    for folded, entry in entries_by_name.items():
         above = folded.rpartition("/")[0]
         while above:
-            if above in known and not known[above].is_folder:
-                yield entry.name, f"lies in {shown(known[above].name)}, a file"
+            if above in entries_by_name and not entries_by_name[above].is_folder:
+                yield entry.name, f"lies in {shown(entries_by_name[above].name)}, a file"
             above = above.rpartition("/")[0]
 
 

@@ -202,8 +202,8 @@ def _read_work(reader: Reader) -> dict[str, Any]:
     """What the bundle runs; exactly one field says it."""
     given = [name for name in WORK if reader.raw(name) is not None]
     if len(given) != 1:
-        found = f", not {' and '.join(given)}" if given else ""
-        reader.problem("", f"must have exactly one of {', '.join(WORK)}{found}")
+        actual = f", not {' and '.join(given)}" if given else ""
+        reader.problem("", f"must have exactly one of {', '.join(WORK)}{actual}")
     work: dict[str, Any] = {}
     if "command" in given:
         work["command"] = _read_command(reader)
@@ -262,7 +262,7 @@ def _read_resources(reader: Reader) -> Resources:
 
 
 def _read_services(reader: Reader) -> tuple[RequiredService, ...]:
-    found = []
+    services = []
     for index, given in enumerate(reader.items("services", high=MAX_SERVICES)):
         fields = reader.entry(f"services[{index}]", given)
         if fields is None:
@@ -275,9 +275,9 @@ def _read_services(reader: Reader) -> tuple[RequiredService, ...]:
         else:
             address = fields.read(kinds[0], _http_address if kinds[0] is ServiceKind.HTTP else _tcp_address, None)
             if address is not None:
-                found.append(RequiredService(kind=kinds[0], address=address, timeout=timeout))
+                services.append(RequiredService(kind=kinds[0], address=address, timeout=timeout))
         fields.close()
-    return tuple(found)
+    return tuple(services)
 
 
 def _http_address(value: object) -> str:
@@ -312,16 +312,16 @@ def _read_schedules(reader: Reader, bundle_id: str, now: datetime, resources: Re
             f"trigger.{_NOT_IN_ID.sub('-', name)[:MAX_SUFFIX]}" if isinstance(name, str) else f"trigger.{index + 1}"
         )
         parts.append((f"triggers[{index}]", suffix, part))
-    found: dict[str, ManagedSchedule] = {}
+    managed: dict[str, ManagedSchedule] = {}
     needs = present(labels=resources.labels or None, slots=resources.slots or None)
     target = {"target_kind": "bundle", "bundle_id": bundle_id} | needs
     for place, suffix, part in parts:
         if (one := _read_schedule(reader, place, f"{bundle_id}.{suffix}", part, target, now)) is None:
             continue
-        if one.schedule_id in found:
-            reader.problem(f"{place}.name", f"is also the name of {found[one.schedule_id].place}")
-        found[one.schedule_id] = one
-    return tuple(found.values())
+        if one.schedule_id in managed:
+            reader.problem(f"{place}.name", f"is also the name of {managed[one.schedule_id].place}")
+        managed[one.schedule_id] = one
+    return tuple(managed.values())
 
 
 def _read_schedule(

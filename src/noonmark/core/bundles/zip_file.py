@@ -57,7 +57,7 @@ class ChunkReader(io.RawIOBase):
         """Where it is."""
         return self._position
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
+    def readinto(self, buffer: Any) -> int:
         """Read up to the end of a chunk."""
         if self._position >= self._size:
             return 0
@@ -94,7 +94,7 @@ class BundleZip:
         """How many files it has."""
         return sum(not info.is_dir() for info in self._infos)
 
-    def document(self, name: str = MANIFEST) -> Any:  # noqa: ANN401 - JSON
+    def document(self, name: str = MANIFEST) -> Any:
         """The JSON in a file of the bundle, by default in its manifest; InvalidBundle if that cannot be read."""
         info = next((one for one in self._infos if one.filename == self.root + name), None)
         if info is None:
@@ -150,10 +150,10 @@ def _check_end(stream: BinaryIO | io.BufferedIOBase, size: int, limits: ArchiveL
     length = min(size, _END.size + _WIDE_SIZE)
     stream.seek(size - length)
     tail = stream.read(length)
-    found = _END.unpack(tail[-_END.size :]) if len(tail) >= _END.size else None
-    if found is None or found[0] != _END_SIGNATURE:
+    end = _END.unpack(tail[-_END.size :]) if len(tail) >= _END.size else None
+    if end is None or end[0] != _END_SIGNATURE:
         raise InvalidBundle("this is not a zip file, or it ends with a comment")
-    count, listing = found[4], found[5]
+    count, listing = end[4], end[5]
     # A wide listing has its own counts. Nothing that is small enough needs one.
     if count > limits.max_files or tail.startswith(_WIDE_SIGNATURE):
         raise InvalidBundle(f"the archive has too many entries; at most {limits.max_files:,} are allowed")

@@ -37,7 +37,7 @@ def clock_changes(trigger: Trigger, since: Micros) -> list[ClockChange]:
     """The clock changes of the year after `since`, within the bounds of the trigger; none if it has no zone."""
     if not isinstance(trigger, CronTrigger | CalendarTrigger):
         return []
-    found: list[ClockChange] = []
+    changes: list[ClockChange] = []
     zone, before = load_zone(trigger.timezone), None
     second = since // SECOND
     until = min(second + YEAR_SECONDS, MAX_INSTANT // SECOND - DAY_SECONDS)
@@ -46,11 +46,11 @@ def clock_changes(trigger: Trigger, since: Micros) -> list[ClockChange]:
         segment = zone.segment_at(second)
         if segment.start >= start and trigger.within_bounds(segment.start * SECOND):
             if segment.gap:
-                found.append(_ahead(trigger, segment))
+                changes.append(_ahead(trigger, segment))
             elif before is not None and before.reading is Pass.FIRST and segment.reading is Pass.SECOND:
-                found.append(_back(trigger, before, segment))
+                changes.append(_back(trigger, before, segment))
         before, second = segment, segment.end
-    return found
+    return changes
 
 
 def _ahead(trigger: CronTrigger | CalendarTrigger, segment: Segment) -> ClockChange:

@@ -66,9 +66,9 @@ def _fact_trap(event_type: str) -> str | None:
 
     from noonmark.core.system_events import SystemEvent  # noqa: PLC0415 - likewise
 
-    known = [str(one) for one in SystemEvent]
-    meant = get_close_matches(event_type, known, n=1, cutoff=NEARLY)
-    if not meant or event_type in known:
+    fact_names = [str(one) for one in SystemEvent]
+    meant = get_close_matches(event_type, fact_names, n=1, cutoff=NEARLY)
+    if not meant or event_type in fact_names:
         return None
     return f"{printable(event_type)} is not an event that Noonmark emits, but {meant[0]} is"
 

@@ -295,7 +295,7 @@ def _paused(case: Case) -> str:
     author = "" if by is None else f" by `{by}`"
     author_and_reason = f"{author}{'' if why is None else f' ({why})'}"
     if row.missed_count:
-        return fires(case, f"swallowed by a pause of the schedule{author_and_reason}")
+        return fires(case, f"skipped by a pause of the schedule{author_and_reason}")
     return f"{plain(Reason.PAUSED)}{author_and_reason}"
 
 

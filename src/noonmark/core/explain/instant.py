@@ -249,7 +249,7 @@ def _not_named(moment: _Moment) -> Explanation | None:
 def _without_times(schedule: Schedule) -> str:
     trigger, upstreams = schedule.declaration.trigger, schedule.declaration.depends_on
     if isinstance(trigger, EventTrigger):
-        return f"the schedule waits for events ({words(trigger)}), and none set it off then"
+        return f"the schedule waits for events ({words(trigger)}), and no event triggered it then"
     names = listed([one.schedule_id for one in upstreams])
     return f"the schedule has no times of its own; it fires when all of {names} have ended, which was not then"
 

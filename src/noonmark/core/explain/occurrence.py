@@ -186,7 +186,7 @@ def _after(schedule: Schedule) -> str:
     if schedule.phase is not SchedulePhase.ACTIVE:
         return f"the schedule is {schedule.phase}"
     if isinstance(trigger, EventTrigger):
-        return f"the next event may set it off ({words(trigger)})"
+        return f"the next event may trigger it ({words(trigger)})"
     if trigger is None and upstreams:
         return f"it fires again when all of {listed([one.schedule_id for one in upstreams])} have ended"
     return "no other time is planned"

@@ -95,7 +95,7 @@ def _reported(run: Run, target_kind: str) -> Facts:
     return {"exit_code": result.get("exit_code"), "last_output": _end(result.get("output")) if has_failed else None}
 
 
-def _beginning(body: Any) -> str | None:  # noqa: ANN401 - JSON
+def _beginning(body: Any) -> str | None:
     if body is None:
         return None
     text = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False)
@@ -103,7 +103,7 @@ def _beginning(body: Any) -> str | None:  # noqa: ANN401 - JSON
     return (line if len(line) <= MAX_ANSWER else f"{line[: MAX_ANSWER - 1]}…") or None
 
 
-def _end(output: Any) -> str | None:  # noqa: ANN401 - JSON
+def _end(output: Any) -> str | None:
     """The last lines of an output as one line, with unprintable characters escaped."""
     if not isinstance(output, str):
         return None

@@ -12,8 +12,7 @@ from noonmark.core.documents import present
 from noonmark.core.explain.clauses import listed
 from noonmark.core.explain.explanation import Rule
 from noonmark.core.instants import to_text
-from noonmark.core.workflows.run import StepPhase
-from noonmark.core.workflows.step_waits import WaitingFor, waits_for
+from noonmark.core.workflows.run import StepPhase, WaitingFor, waits_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -124,7 +124,7 @@ def found_at(key: str, path: Sequence[str], payload: object, envelope: Mapping[s
     return value
 
 
-def _condition(value: Any) -> Condition:  # noqa: ANN401 - any JSON that filter_problems let pass
+def _condition(value: Any) -> Condition:
     if isinstance(value, dict):
         return _all_of([_OPERATORS[name].build(operand) for name, operand in value.items()])
     return _any_of(value if isinstance(value, list | tuple) else [value])
@@ -259,11 +259,11 @@ def _condition_problems(path: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def _operator_problems(path: str, name: str, operand: object) -> Iterator[tuple[str, str]]:
-    known = _OPERATORS.get(name)
-    if known is None:
+    operator = _OPERATORS.get(name)
+    if operator is None:
         hint = '(to compare with an object use "equals", to look inside one a dotted key)'
         yield path, f"unknown operator {shown(name)}; allowed are {_KNOWN} {hint}"
-    elif known.kinds and kind_of(operand) not in known.kinds:
-        yield path, f'"{name}" takes {known.takes}, not {shown(operand)}'
+    elif operator.kinds and kind_of(operand) not in operator.kinds:
+        yield path, f'"{name}" takes {operator.takes}, not {shown(operand)}'
     elif name == "not":
         yield from _condition_problems(path, operand)

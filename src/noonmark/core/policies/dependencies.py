@@ -190,12 +190,14 @@ def follow_up(standings: Sequence[Standing], *, watermark: Micros, has_fired: bo
     )
 
 
-def find_cycle(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping[str, Sequence[str]]) -> list[str]:
+def find_cycle(
+    schedule_id: str, upstreams: Sequence[Dependency], upstreams_of: Mapping[str, Sequence[str]]
+) -> list[str]:
     """The ids of schedules each of which depends on the next, and the last on the first; none if all is in order.
 
     `known` has what each schedule depends on, as far as one comes from the upstreams.
     """
-    graph = {**known, schedule_id: [one.schedule_id for one in upstreams]}
+    graph = {**upstreams_of, schedule_id: [one.schedule_id for one in upstreams]}
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -207,7 +209,7 @@ def find_cycle(schedule_id: str, upstreams: Sequence[Dependency], known: Mapping
 def check_order(
     schedule_id: str,
     upstreams: Sequence[Dependency],
-    known: Mapping[str, Sequence[str]],
+    upstreams_of: Mapping[str, Sequence[str]],
     names: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse upstreams that do not exist, or that depend on the schedule themselves, directly or through others.
@@ -217,10 +219,10 @@ def check_order(
     for index, upstream in enumerate(upstreams):
         if upstream.schedule_id == schedule_id:
             raise InvalidSchedule("names the schedule itself", field="depends_on")
-        if upstream.schedule_id not in known:
+        if upstream.schedule_id not in upstreams_of:
             message = f"there is no schedule {upstream.schedule_id!r}"
             raise InvalidSchedule(message, field=f"depends_on[{index}].schedule_id")
-    if cycle := find_cycle(schedule_id, upstreams, known):
+    if cycle := find_cycle(schedule_id, upstreams, upstreams_of):
         shown = [f"{names[one]!r} ({one})" if names and one in names else one for one in [*cycle, cycle[0]]]
         raise InvalidSchedule(f"makes a cycle: {' depends on '.join(shown)}", field="depends_on")
 

@@ -27,7 +27,7 @@ MAX_WINDOW_SECONDS = 31_622_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
-    """At least so many successes, and at most so many starts, in each window."""
+    """The least successes and the most starts in each window."""
 
     per: Micros
     at_least: int | None = None
@@ -237,8 +237,8 @@ def _before_end(window: RateWindow) -> RateWindow:
 
 def _noted(window: RateWindow, alert: RateAlert | None) -> RateWindow:
     """A window that remembers an alert, unless it knows of a later one."""
-    known = window.last_alert
-    if alert is None or (known is not None and known.last > alert.last):
+    last_alert = window.last_alert
+    if alert is None or (last_alert is not None and last_alert.last > alert.last):
         return window
     return replace(window, last_alert=alert)
 

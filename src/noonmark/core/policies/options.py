@@ -118,7 +118,7 @@ class PingUrlsDocument(TypedDict, total=False):
 
 
 MAX_RETRIES = MAX_ATTEMPTS - 1
-RETRY_RULE = f"must be a whole number from 0 to {MAX_RETRIES}"
+RETRY_RULE = f"must be an integer from 0 to {MAX_RETRIES}"
 _FIELD = "policy"
 
 
@@ -362,7 +362,7 @@ _ALLOWED: dict[str, tuple[type, str]] = {
 """The typed values of each option."""
 
 
-def as_document(value: Any, *, option: str) -> Any:  # noqa: ANN401 - as a caller wrote it
+def as_document(value: Any, *, option: str) -> Any:
     """The document of the typed value of an option; anything else as it is, for the parser to check.
 
     The value of another option and a class are refused: a document would not tell them apart, or say it less clearly.
@@ -376,12 +376,12 @@ def as_document(value: Any, *, option: str) -> Any:  # noqa: ANN401 - as a calle
     return value.to_document()
 
 
-def seconds_of(value: Any) -> Any:  # noqa: ANN401 - likewise
+def seconds_of(value: Any) -> Any:
     """A length of time as a document says it; anything else as it is."""
     return micros_to_seconds(value // timedelta(microseconds=1)) if isinstance(value, timedelta) else value
 
 
-def _names(exceptions: Any) -> Any:  # noqa: ANN401 - likewise
+def _names(exceptions: Any) -> Any:
     """Exceptions as a document says them: by the names of their classes."""
     if exceptions is None:
         return None

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 HOUR: Micros = instants.HOUR
 """Starts and spend are counted by the hour."""
 AGENT_FIRES = 60
-"""So many starts in an hour an agent has in any case."""
+"""The starts in an hour that an agent always has."""
 AGENT_SPARE = 2
-"""And so many times as many as its trigger plans."""
+"""And this multiple of what its trigger plans."""
 AGENT_FACTOR = 5
 MAX_FIRES = 1_000_000
 MAX_FACTOR = 1_000
@@ -43,7 +43,7 @@ SPEND_FLOOR = 1 * NANOS
 PAST: Micros = 30 * DAY
 """How far back the past hours of a schedule reach."""
 MIN_PAST_HOURS = 5
-"""Fewer hours in which it spent something say nothing about what is usual."""
+"""The least hours with spend from which a usual rate is derived."""
 USUAL_PERCENT = 90
 _COUNTS = ("since", "hour", "starts", "identical")
 
@@ -109,7 +109,7 @@ class Guard:
 
     fires: int | None = None
     spare: int = 1
-    """Never fewer starts than so many times what its trigger plans for the hour."""
+    """The limit is at least this multiple of what its trigger plans for the hour."""
     factor: float | None = None
     identical: int | None = None
 
@@ -139,13 +139,13 @@ def read_runaway(reader: Reader, name: str) -> RunawayPolicy | None:
 
 def guard_of(policy: RunawayPolicy | None, *, is_agent: bool) -> Guard | None:
     """The rules in force; None if there are none."""
-    said = policy or RunawayPolicy()
-    is_default = is_agent and said.max_fires_per_hour is None
+    limits = policy or RunawayPolicy()
+    is_default = is_agent and limits.max_fires_per_hour is None
     guard = Guard(
-        fires=AGENT_FIRES if is_default else said.max_fires_per_hour or None,
+        fires=AGENT_FIRES if is_default else limits.max_fires_per_hour or None,
         spare=AGENT_SPARE if is_default else 1,
-        factor=AGENT_FACTOR if is_agent and said.max_spend_factor is None else said.max_spend_factor or None,
-        identical=said.max_identical_results or None,
+        factor=AGENT_FACTOR if is_agent and limits.max_spend_factor is None else limits.max_spend_factor or None,
+        identical=limits.max_identical_results or None,
     )
     return None if guard == Guard() else guard
 
@@ -228,11 +228,11 @@ def judge_spend(guard: Guard, recent: int, past: Sequence[int], *, now: Micros) 
 
 
 def result_digest(result: object) -> str | None:
-    """What tells a result from another one; None if there is no result. In which session it was said is no matter."""
-    said = {key: one for key, one in result.items() if key != "session_id"} if isinstance(result, dict) else result
-    if said is None or said == {}:
+    """The digest that distinguishes results, without their session; None if there is no result."""
+    compared = {key: one for key, one in result.items() if key != "session_id"} if isinstance(result, dict) else result
+    if compared is None or compared == {}:
         return None
-    return blake2b(json.dumps(said, sort_keys=True).encode(), digest_size=16).hexdigest()
+    return blake2b(json.dumps(compared, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _hour(at: Micros) -> Micros:

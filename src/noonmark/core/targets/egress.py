@@ -106,7 +106,7 @@ class EgressPolicy:
         if self._is_open(name, port):
             return None
         if any(not one.isascii() and (one.isnumeric() or normalize("NFKC", one) != one) for one in host):
-            return f"the host {shown(host)} has characters that are read as others"
+            return f"the host {shown(host)} has characters that can be taken for others"
         if ":" in host or _NUMBER.fullmatch(name.rpartition(".")[2]):
             return self._spelling_problem(host, port)
         if name in _METADATA_NAMES:

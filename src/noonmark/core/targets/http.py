@@ -177,7 +177,7 @@ def _read_headers(reader: Reader, field: str, value: Callable[[object], str]) ->
     return headers
 
 
-def _read_body(reader: Reader, is_known: Callable[[str], bool]) -> Any:  # noqa: ANN401 - JSON
+def _read_body(reader: Reader, is_known: Callable[[str], bool]) -> Any:
     body = reader.json("body")
     try:
         check_json(body, is_known=is_known)
@@ -216,7 +216,7 @@ def _header_name(value: object) -> str:
         if name in OWN_HEADERS or name.startswith("noonmark-"):
             raise ValueError("is one that every request has already")
         if name in _OF_THE_CONNECTION or name.startswith("proxy-"):
-            raise ValueError("is for the connection to say, not for a schedule")
+            raise ValueError("is set by the connection, not by a schedule")
         return value
     raise ValueError("must be letters, digits and !#$%&'*+-.^_`|~ only")
 

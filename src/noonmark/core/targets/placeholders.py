@@ -74,8 +74,8 @@ def normalize_placeholders(text: str, *, repeats: bool = True, is_known: Callabl
     It is not repeated from a text that may hold a password.
     """
 
-    def normal(found: re.Match[str]) -> str:
-        name = found[1].strip()
+    def normal(match: re.Match[str]) -> str:
+        name = match[1].strip()
         if not is_known(name):
             which = f" {shown(name)}" if repeats else ""
             raise ValueError(f"has an unknown placeholder{which}; allowed are {FACTS_IN_WORDS}")
@@ -84,13 +84,13 @@ def normalize_placeholders(text: str, *, repeats: bool = True, is_known: Callabl
     return _PLACEHOLDER.sub(normal, text)
 
 
-def check_json(value: Any, *, is_known: Callable[[str], bool] = is_fact) -> None:  # noqa: ANN401 - JSON
+def check_json(value: Any, *, is_known: Callable[[str], bool] = is_fact) -> None:
     """A ValueError names a placeholder in this JSON that there is not; the names of fields have none."""
     for text in _texts(value):
         normalize_placeholders(text, is_known=is_known)
 
 
-def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - JSON
+def unfillable(value: Any, *, has_event: bool) -> str | None:
     """Why what this JSON asks for can never be filled in, if it cannot; `has_event` where events set it off."""
     for text in _texts(value):
         if is_open(text):
@@ -101,12 +101,12 @@ def unfillable(value: Any, *, has_event: bool) -> str | None:  # noqa: ANN401 - 
     return None
 
 
-def has_placeholder(value: Any) -> bool:  # noqa: ANN401 - JSON
+def has_placeholder(value: Any) -> bool:
     """Whether anything in this JSON may be filled in."""
     return any("{{" in text for text in _texts(value))
 
 
-def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - JSON
+def _texts(value: Any) -> Iterator[str]:
     pending = [value]
     while pending:
         item = pending.pop()
@@ -138,7 +138,7 @@ class Filling:
         """The text with the facts in it; braces around anything else stay, as in words about templates."""
         return _PLACEHOLDER.sub(lambda found: self._value(found[1])[1] if is_fact(found[1].strip()) else found[0], text)
 
-    def json(self, value: Any) -> Any:  # noqa: ANN401 - JSON
+    def json(self, value: Any) -> Any:
         """The JSON with the facts in it."""
         if isinstance(value, dict):
             return {name: self.json(member) for name, member in value.items()}
@@ -165,16 +165,16 @@ class Filling:
     def _asker(self) -> str:
         return "the step" if self._is_step else "the request"
 
-    def _required(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    def _required(self, name: str) -> Any:
         if name.partition(".")[0] == "event" and self._facts["event"] is None and not self._is_step:
-            raise ValueError(f"{self._asker} asks for {{{{{name}}}}}, and no event set this occurrence off")
+            raise ValueError(f"{self._asker} asks for {{{{{name}}}}}, and no event triggered this occurrence")
         try:
             return self.look_up(name)
         except LookupError as missing:
             why = f"{self._asker} asks for {{{{{name}}}}}, and there is no {shown(missing.args[0])}"
             raise ValueError(why) from None
 
-    def look_up(self, name: str) -> Any:  # noqa: ANN401 - JSON
+    def look_up(self, name: str) -> Any:
         """The value of a name; a LookupError has the part of it that there is not."""
         first, *path = ALIASES.get(name, name).split(".")
         value = self._facts[first]
@@ -185,7 +185,7 @@ class Filling:
         return _within(value, path)
 
 
-def _in_event(event: Mapping[str, Any], path: list[str]) -> Any:  # noqa: ANN401 - JSON
+def _in_event(event: Mapping[str, Any], path: list[str]) -> Any:
     own = [EVENT_ALIASES.get(path[0], path[0]), *path[1:]] if path else path
     try:
         return _within(event, own)
@@ -195,7 +195,7 @@ def _in_event(event: Mapping[str, Any], path: list[str]) -> Any:  # noqa: ANN401
         return _within(event["payload"], path)
 
 
-def _within(value: Any, path: list[str]) -> Any:  # noqa: ANN401 - JSON
+def _within(value: Any, path: list[str]) -> Any:
     """What the path leads to; a LookupError has the part of it that there is not."""
     for at, part in enumerate(path):
         if isinstance(value, dict) and (rest := ".".join(path[at:])) in value:

@@ -125,7 +125,7 @@ def read_skills(reader: Reader, name: str) -> tuple[Any, ...]:
     return reader.each(name, _skill, high=MAX_SKILLS)
 
 
-def _skill(value: object) -> Any:  # noqa: ANN401 - a name or a JSON object
+def _skill(value: object) -> Any:
     if not isinstance(value, dict):
         return _skill_name(value)
     if (problem := json_problem(value)) is not None:

@@ -238,10 +238,10 @@ def _read_resource_wait(reader: Reader) -> ResourceWait:
 
 def bundle_digest(value: object) -> str:
     """The SHA-256 of a bundle, in lower case; ValueError for anything else."""
-    found = _DIGEST.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _DIGEST.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"must be a SHA-256 digest of 64 hexadecimal digits, not {shown(value)}")
-    return found[1].lower()
+    return match[1].lower()
 
 
 def node_label(value: object) -> str:

@@ -46,4 +46,4 @@ def fires(trigger: Trigger, after: datetime, count: int) -> list[datetime]:
 def _count_argument(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
-    raise InvalidTrigger(f"must be a whole number from 0 on, not {shown(value)}", field="count")
+    raise InvalidTrigger(f"must be an integer from 0 on, not {shown(value)}", field="count")

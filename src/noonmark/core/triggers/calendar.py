@@ -146,5 +146,5 @@ def calendar_values(name: str, given: object) -> tuple[int, ...] | None:
             wrong.append(shown(value))
     if wrong:
         rejected = ", ".join(wrong[:MAX_SHOWN]) + (" .." if len(wrong) > MAX_SHOWN else "")
-        raise InvalidTrigger(f"must hold whole numbers from {low} to {high}, not {rejected}", field=name)
+        raise InvalidTrigger(f"must hold integers from {low} to {high}, not {rejected}", field=name)
     return tuple(sorted(values))

@@ -156,7 +156,7 @@ def _plain(field: Field, item: str, key: str) -> range:
     step = 1
     if slash:
         if not step_text.isdigit() or int(step_text) < 1:
-            field.refuse(item, "the step after / must be a whole number of at least 1")
+            field.refuse(item, "the step after / must be an integer of at least 1")
         step = int(step_text)
     if base == "*":
         return range(field.low, field.high + 1, step)
@@ -216,7 +216,7 @@ class DayFields(NamedTuple):
         any_number = self.day_of_month is ANY_DAY_OF_MONTH
         every_day = any_number and self.day_of_week is ANY_WEEKDAY and months is EVERY_MONTH and years is None
         rule = DayRule(self.days_of, months, years, every_day=every_day)
-        # Any weekday of any month is there for certain; only other combinations need a look.
+        # Any weekday of any month is there for certain; only other combinations need attention.
         plain = any_number and self.day_of_week.values and years is None
         return rule if plain or rule.can_match() else None
 

@@ -166,7 +166,7 @@ class Trigger(ABC):
         """Whether it names instants without being bound."""
         return False
 
-    def _set(self, **fields: Any) -> None:  # noqa: ANN401 - a frozen value may only be filled while it is made
+    def _set(self, **fields: Any) -> None:
         assign = object.__setattr__
         for name, value in fields.items():
             assign(self, name, value)
@@ -195,7 +195,7 @@ class Trigger(ABC):
         micros: Micros | None = getattr(self, _FIELDS[name])
         return dict(self.local).get(name) if micros is None else from_micros(micros)
 
-    def _copy(self, **changes: Any) -> Self:  # noqa: ANN401 - the fields of a trigger
+    def _copy(self, **changes: Any) -> Self:
         copied = object.__new__(type(self))
         copied._set(**{one.name: getattr(self, one.name) for one in fields(self)} | changes)
         return copied
@@ -247,7 +247,7 @@ def trigger_argument(value: object) -> Trigger:
     raise InvalidTrigger(f"must be a trigger, such as CronTrigger(..), not {shown(value)}", field="trigger")
 
 
-def instant_argument(name: str, value: Any) -> Micros:  # noqa: ANN401 - judged here
+def instant_argument(name: str, value: Any) -> Micros:
     """An aware datetime given by a caller, as microseconds."""
     try:
         return to_micros(value)

@@ -156,11 +156,11 @@ class Definition:
 
     @cached_property
     def _dependents(self) -> dict[str, tuple[Step, ...]]:
-        found: dict[str, list[Step]] = {}
+        dependents: dict[str, list[Step]] = {}
         for step in self.steps:
             for upstream in dict.fromkeys(step.depends_on):
-                found.setdefault(upstream, []).append(step)
-        return {step_id: tuple(steps) for step_id, steps in found.items()}
+                dependents.setdefault(upstream, []).append(step)
+        return {step_id: tuple(steps) for step_id, steps in dependents.items()}
 
     @cached_property
     def _filled(self) -> frozenset[str]:
@@ -230,9 +230,9 @@ def _read(document: object) -> tuple[Definition, int | None]:
     description = reader.text("description", "", low=0, high=MAX_DESCRIPTION, multiline=True)
     inputs = read_inputs(reader)
     on_failure = reader.choice("on_failure", _ON_FAILURE, OnFailure.STOP)
-    found = _read_steps(reader)
+    steps = _read_steps(reader)
     reader.close()
-    _check_steps(found, inputs)
+    _check_steps(steps, inputs)
     if problems:
         raise refusal(problems)
     definition = Definition(
@@ -240,7 +240,7 @@ def _read(document: object) -> tuple[Definition, int | None]:
         name=name,
         description=description,
         inputs=inputs,
-        steps=tuple(step for _, step in found),
+        steps=tuple(step for _, step in steps),
         on_failure=on_failure,
     )
     return definition, version
@@ -266,9 +266,9 @@ def _check_steps(found: Sequence[tuple[Reader, Step]], inputs: Mapping[str, Inpu
             places[step.id] = fields
     needs = {}
     for fields, step in found:
-        known = _known_dependencies(fields, step, places)
+        upstreams = _known_dependencies(fields, step, places)
         if places.get(step.id) is fields:
-            needs[step.id] = known
+            needs[step.id] = upstreams
     graph = Graph(needs)
     _note_cycles(graph, places)
     blocked = set(graph.blocked)
@@ -288,14 +288,14 @@ def _always(_: str) -> bool:
 
 
 def _known_dependencies(fields: Reader, step: Step, places: Mapping[str, Reader]) -> list[str]:
-    known = [upstream for upstream in step.depends_on if upstream in places and upstream != step.id]
-    for upstream in () if len(known) == len(step.depends_on) else step.depends_on:
+    upstreams = [upstream for upstream in step.depends_on if upstream in places and upstream != step.id]
+    for upstream in () if len(upstreams) == len(step.depends_on) else step.depends_on:
         where = f"depends_on[{fields.raw('depends_on').index(upstream)}]"
         if upstream == step.id:
             fields.problem(where, "names the step itself")
         elif upstream not in places:
             fields.problem(where, f"there is no step {shown(upstream)}")
-    return known
+    return upstreams
 
 
 def _note_cycles(graph: Graph, places: Mapping[str, Reader]) -> None:

@@ -48,14 +48,14 @@ class Graph:
             for number, reached in enumerate(ahead):
                 if reached >> middle & 1:
                     ahead[number] |= ahead[middle]
-        found, grouped = [], 0
+        cycle_groups, grouped = [], 0
         for number, step in enumerate(self.blocked):
             if grouped >> number & 1 or not ahead[number] >> number & 1:
                 continue
             group = {one for one in self.blocked if ahead[number] >> place[one] & ahead[place[one]] >> number & 1}
             grouped |= sum(1 << place[one] for one in group)
-            found.append(self._cycle(step, group))
-        return found
+            cycle_groups.append(self._cycle(step, group))
+        return cycle_groups
 
     def _sorted(self) -> list[list[str]]:
         sorter = TopologicalSorter(self._needs)

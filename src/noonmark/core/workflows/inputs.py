@@ -50,7 +50,7 @@ class Input:
     is_required: bool = False
     description: str = ""
 
-    def problem(self, value: Any) -> str | None:  # noqa: ANN401 - JSON
+    def problem(self, value: Any) -> str | None:
         """Why it cannot have this value; None if it can."""
         if self.type is None or (value is None and self.default is None and not self.is_required):
             return None
@@ -87,7 +87,7 @@ def read_inputs(reader: Reader) -> dict[str, Input] | None:
     return inputs
 
 
-def _read_input(reader: Reader, where: str, declared: Any) -> Input:  # noqa: ANN401 - JSON
+def _read_input(reader: Reader, where: str, declared: Any) -> Input:
     if not isinstance(declared, dict) or not declared.keys() <= _SETTINGS:
         return Input(default=json_copy(declared))
     reader = Reader(declared, path=reader.at(where), code=reader.code, problems=reader.problems)
@@ -116,16 +116,16 @@ def with_defaults(declared: Mapping[str, Input] | None, given: object) -> dict[s
         return dict(json_copy(given))
     problems = []
     for name, value in given.items():
-        known = declared.get(name)
-        wrong = _unknown(declared) if known is None else known.problem(value)
+        declaration = declared.get(name)
+        wrong = _unknown(declared) if declaration is None else declaration.problem(value)
         if wrong is not None:
             problems.append(Problem(f"inputs.{key_path(name)}", wrong, InvalidRequest.code))
-    for name, known in declared.items():
-        if known.is_required and name not in given:
+    for name, declaration in declared.items():
+        if declaration.is_required and name not in given:
             problems.append(Problem(f"inputs.{name}", "is required", InvalidRequest.code))
     if problems:
         raise refusal(problems)
-    return {name: json_copy(given.get(name, known.default)) for name, known in declared.items()}
+    return {name: json_copy(given.get(name, declaration.default)) for name, declaration in declared.items()}
 
 
 def _unknown(declared: Mapping[str, Input]) -> str:

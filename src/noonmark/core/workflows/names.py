@@ -77,7 +77,7 @@ class StepNames:
 
 
 def placeholder_problems(
-    value: Any,  # noqa: ANN401 - JSON
+    value: Any,
     path: str,
     names: StepNames,
     *,
@@ -116,7 +116,7 @@ def target_problems(target: Mapping[str, Any], path: str, names: StepNames) -> I
                     yield from placeholder_problems(text, place, names, repeats=not (kind == "http" and name == "url"))
 
 
-def texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
+def texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
     """The texts in some JSON that have braces, each with its path, in their order."""
     # Each value has its key and the place above it: a path is written only where it is asked for.
     pending: list[tuple[Any, _Place]] = [(value, (None, path))] if _has_texts(value) else []
@@ -128,11 +128,11 @@ def texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:  # noqa: ANN40
         elif isinstance(item, dict):
             pending.extend((member, (place, key)) for key, member in reversed(item.items()) if _has_texts(member))
         else:
-            found = [(member, (place, index)) for index, member in enumerate(item) if _has_texts(member)]
-            pending.extend(reversed(found))
+            members = [(member, (place, index)) for index, member in enumerate(item) if _has_texts(member)]
+            pending.extend(reversed(members))
 
 
-def _has_texts(value: Any) -> bool:  # noqa: ANN401 - JSON
+def _has_texts(value: Any) -> bool:
     return bool(value) and isinstance(value, str | dict | list | tuple)
 
 

@@ -144,8 +144,8 @@ def decide(  # noqa: PLR0913 - what is known of the run
 
 def started_target(state: RunState, facts: Mapping[str, Any], record: StepRecord, *, undoes: bool) -> dict[str, Any]:
     """The target document of a step that was started, or of what undoes it, filled in again from the state."""
-    known = {**facts, "steps": _StepFacts(state.definition, state.records.get)}
-    return _fill(state, known, record, undoes=undoes)
+    step_facts = {**facts, "steps": _StepFacts(state.definition, state.records.get)}
+    return _fill(state, step_facts, record, undoes=undoes)
 
 
 def _fill(state: RunState, facts: Mapping[str, Any], record: StepRecord, *, undoes: bool) -> dict[str, Any]:
@@ -318,14 +318,14 @@ class _Decision:
 
     def _advance_elements(self, step: Step, record: StepRecord) -> None:
         """Begin elements as long as fewer run than may, and end the step with its last element."""
-        known = self._state.lists.get(step.id) or Elements()
-        ended, failed = known.ended, known.failed
-        for index in known.open:
+        elements = self._state.lists.get(step.id) or Elements()
+        ended, failed = elements.ended, elements.failed
+        for index in elements.open:
             self._go_on(step, self._state.records[step.id, index])
             if (step.id, index) in self._writes and self._writes[step.id, index].has_ended:
                 ended, failed = ended + 1, failed + 1  # it could not be filled in
-        running = len(known.open) - (ended - known.ended)
-        unfilled = self._begin_elements(step, record.count or 0, known, running, failed)
+        running = len(elements.open) - (ended - elements.ended)
+        unfilled = self._begin_elements(step, record.count or 0, elements, running, failed)
         ended, failed = ended + unfilled, failed + unfilled
         if failed and (ended == record.count or self._stops_at(failed)):
             error = f"{failed:,} of {record.count:,} elements failed"
@@ -333,13 +333,13 @@ class _Decision:
         elif ended == record.count:
             self._complete(record, None)
 
-    def _begin_elements(self, step: Step, count: int, known: Elements, running: int, failed: int) -> int:
+    def _begin_elements(self, step: Step, count: int, elements: Elements, running: int, failed: int) -> int:
         """Begin elements that have not begun, as far as they may; returns how many could not be filled in."""
         most, unfilled = step.concurrency or CONCURRENCY, 0
-        for index in range(known.next, count):
+        for index in range(elements.next, count):
             if not self._may_start or self._stops_at(failed + unfilled) or running >= most:
                 break
-            if index in known.beyond:
+            if index in elements.beyond:
                 continue
             element = _record(step, StepPhase.RUNNING, started=self._now, attempt=1, index=index)
             try:
@@ -357,7 +357,7 @@ class _Decision:
         """Whether so many failed elements end their list."""
         return failed > 0 and self._definition.on_failure is OnFailure.STOP
 
-    def _complete(self, record: StepRecord, result: Any) -> None:  # noqa: ANN401 - JSON
+    def _complete(self, record: StepRecord, result: Any) -> None:
         self._sequence += 1
         self._write(
             replace(
@@ -479,7 +479,7 @@ def end_of_step(  # noqa: PLR0913 - what is known of the delivery
     *,
     outcome: Outcome,
     now: Micros,
-    result: Any = None,  # noqa: ANN401 - JSON
+    result: Any = None,
     error: str | None = None,
     raised: tuple[str, ...] = (),
     is_final: bool = False,
@@ -546,7 +546,7 @@ def compensation_policy(step: Step) -> RetryPolicy:
     return replace(step.retry, max_attempts=attempts, on=(), not_on=())
 
 
-def result_problem(result: Any) -> str | None:  # noqa: ANN401 - JSON
+def result_problem(result: Any) -> str | None:
     """Why a result cannot be stored with its step, if it cannot."""
     if result is None:
         return None
@@ -592,14 +592,14 @@ class _StepFacts(dict[str, Any]):
         phase = StepPhase.PENDING if record is None else record.phase
         if record is None or record.count is None:
             return {"result": None if record is None else record.result, "phase": str(phase)}
-        found = [self._find((step_id, index)) for index in range(record.count)]
-        return {"result": [None if one is None else one.result for one in found], "phase": str(phase)}
+        elements = [self._find((step_id, index)) for index in range(record.count)]
+        return {"result": [None if one is None else one.result for one in elements], "phase": str(phase)}
 
     def __contains__(self, step_id: object) -> bool:
         return step_id in self._definition
 
 
-def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:  # noqa: ANN401 - fields of a record
+def _record(step: Step, phase: StepPhase, **fields: Any) -> StepRecord:
     return StepRecord(step_id=step.id, phase=phase, **fields)
 
 

@@ -10,6 +10,7 @@ from noonmark.core.frozen import fast_frozen
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
+    from noonmark.core.workflows.definition import Step
 
 StepKey = tuple[str, int | None]
 """The id of a step, and the index of an element of its list; None for the step itself."""
@@ -59,7 +60,7 @@ class StepRecord:
     result: Any = field(default=None, hash=False)
     error: str | None = None
     is_external: bool = False
-    """Whoever ends it writes its end, not the node that holds the run: a child occurrence, an event, a person."""
+    """Something else than the node that holds the run ends it: a child occurrence, an event, a person."""
     ready: Micros | None = None
     """When its next attempt is due, its wait is over, or its approval expires."""
     sequence: int = 0
@@ -114,3 +115,32 @@ class WorkflowRun:
     def has_begun(self) -> bool:
         """Whether a node has begun it."""
         return self.attempt != NOT_BEGUN
+
+
+class WaitingFor(StrEnum):
+    """What ends the wait of a step."""
+
+    APPROVAL = "approval"
+    EVENT = "event"
+    TIME = "time"
+    RETRY = "retry"
+    OCCURRENCE = "occurrence"
+    """A child occurrence, which runs elsewhere."""
+
+
+def waits_for(step: Step, record: StepRecord) -> WaitingFor | None:
+    """What a step waits for; None if it does not wait, or only for its upstreams."""
+    if record.phase is StepPhase.PENDING:
+        return WaitingFor.RETRY if record.attempt > 0 and record.ready is not None else None
+    if record.phase is not StepPhase.RUNNING:
+        return None
+    if step.approval is not None:
+        return WaitingFor.APPROVAL
+    if step.wait is not None:
+        return WaitingFor.EVENT if step.wait.event_types else WaitingFor.TIME
+    return None if record.child is None else WaitingFor.OCCURRENCE
+
+
+def approval_id(occurrence_id: str, step_id: str, attempt: int) -> str:
+    """The id of the approval that a step of a run waits for. Another attempt of the run asks anew."""
+    return f"{occurrence_id}:{step_id}" if attempt == 1 else f"{occurrence_id}:{step_id}:{attempt}"

@@ -1,7 +1,7 @@
 """The state of a run: the records of its steps, and what follows from them at once.
 
 A run of thousands of steps is looked at thousands of times. So each record that changes is counted when it does, and
-nobody has to go through all of them.
+no caller has to go through all of them.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ def read_step(reader: Reader) -> Step:
     """Read a step, noting what is wrong with it alone; what has a problem is as if it was not there."""
     given = [name for name in _KINDS if reader.raw(name) is not None]
     if len(given) != 1:
-        found = f", not {' and '.join(given)}" if given else ""
-        reader.problem("", f"must have exactly one of {', '.join(_KINDS)}{found}")
+        actual = f", not {' and '.join(given)}" if given else ""
+        reader.problem("", f"must have exactly one of {', '.join(_KINDS)}{actual}")
     if given and "target" not in given:
         for name in [name for name in _OF_TARGETS if reader.raw(name) is not None]:
             reader.problem(name, f"is for steps with a target, and this is {' and '.join(given)}")
@@ -174,7 +174,7 @@ def _read_target(reader: Reader, name: str) -> Target | None:
     return read_target(reader, name, is_known=lambda _: True)
 
 
-def _read_for_each(reader: Reader) -> Any:  # noqa: ANN401 - JSON
+def _read_for_each(reader: Reader) -> Any:
     value = reader.raw("for_each")
     if isinstance(value, list | tuple):
         if len(value) > MAX_ELEMENTS:
@@ -220,8 +220,8 @@ def _read_wait(reader: Reader) -> Wait:
         return Wait()
     given = [name for name in ("seconds", "until", "event_type") if fields.raw(name) is not None]
     if len(given) != 1:
-        found = f", not {' and '.join(given)}" if given else ""
-        fields.problem("", f"must have exactly one of seconds, until, event_type{found}")
+        actual = f", not {' and '.join(given)}" if given else ""
+        fields.problem("", f"must have exactly one of seconds, until, event_type{actual}")
     is_for_event = "event_type" in given
     for name in ("filters", "timeout_seconds"):
         if not is_for_event and fields.raw(name) is not None:

@@ -57,7 +57,7 @@ def fill_wait(wait: Wait, facts: Mapping[str, Any]) -> Wait:
     return replace(wait, until=None if wait.until is None else _instant(filling.text(wait.until)), filters=filters)
 
 
-def fill_json(value: Any, facts: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+def fill_json(value: Any, facts: Mapping[str, Any]) -> Any:
     """The JSON with the facts in it; a text that is one placeholder becomes the value itself."""
     return Filling(facts, is_step=True).json(value)
 
@@ -68,25 +68,25 @@ def fill_text(text: str, facts: Mapping[str, Any]) -> str:
 
 
 def holds(when: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Whether all conditions hold. What is not there meets none but `{"exists": false}`."""
-    filling, found = Filling(facts, is_step=True), {}
+    """Whether all conditions hold. A missing value meets none but `{"exists": false}`."""
+    filling, filled = Filling(facts, is_step=True), {}
     for name in when:
         try:
-            found[name] = filling.look_up(name)
+            filled[name] = filling.look_up(name)
         except LookupError:
             continue
     # A field that has the whole key for its name wins over the path.
-    return compile_filters(when)(found)
+    return compile_filters(when)(filled)
 
 
 def elements(step: Step, facts: Mapping[str, Any]) -> list[Any]:
     """The elements that a `for_each` step runs for."""
-    found = fill_json(step.for_each, facts)
-    if not isinstance(found, list):
+    items = fill_json(step.for_each, facts)
+    if not isinstance(items, list):
         raise ValueError("for_each must be an array when it is filled in")
-    if len(found) > MAX_ELEMENTS:
-        raise ValueError(f"for_each has {len(found):,} elements; at most {MAX_ELEMENTS:,} are allowed")
-    return found
+    if len(items) > MAX_ELEMENTS:
+        raise ValueError(f"for_each has {len(items):,} elements; at most {MAX_ELEMENTS:,} are allowed")
+    return items
 
 
 def _filled_target(target: Mapping[str, Any], filling: Filling) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def _filled_fields(fields: Mapping[str, Any], json_fields: frozenset[str], filli
     }
 
 
-def _filled_texts(value: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
+def _filled_texts(value: Any, filling: Filling) -> Any:
     """The same, where every text stays a text."""
     if isinstance(value, dict):
         return {name: _filled_texts(member, filling) for name, member in value.items()}
@@ -147,7 +147,7 @@ def _with_input(target: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]
             return target if target["payload"] else target | {"payload": given}
 
 
-def _filled_condition(condition: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
+def _filled_condition(condition: Any, filling: Filling) -> Any:
     """A condition of a filter. Data stays data: an object that is filled in is compared with, and has no operators."""
     if isinstance(condition, dict):
         return {name: _filled_operand(name, operand, filling) for name, operand in condition.items()}
@@ -157,7 +157,7 @@ def _filled_condition(condition: Any, filling: Filling) -> Any:  # noqa: ANN401 
     return {"equals": filled} if isinstance(filled, dict | list) else filled
 
 
-def _filled_operand(name: str, operand: Any, filling: Filling) -> Any:  # noqa: ANN401 - JSON
+def _filled_operand(name: str, operand: Any, filling: Filling) -> Any:
     return _filled_condition(operand, filling) if name == "not" else filling.json(operand)
 
 

@@ -64,6 +64,10 @@ if TYPE_CHECKING:
     UpstreamResults = dict[str, dict[str, dict[str, Any]]]
     """The results of the upstreams of each occurrence, by its id."""
 
+logger = logging.getLogger("noonmark.driver")
+
+CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.TARGET_BUSY})
+"""The reasons of skips behind an occurrence that may hang."""
 PAGE = 100
 FEW = 5
 """Runs are read with their results, which may be large."""
@@ -128,12 +132,6 @@ def _newest_fire(store: Store, claim: Claim, upstream: Schedule, phases: frozens
         if len(rows) < PAGE:
             return None
         before = (rows[-1].nominal, rows[-1].id)
-
-
-logger = logging.getLogger("noonmark.driver")
-
-CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.TARGET_BUSY})
-"""The reasons of skips behind an occurrence that may hang."""
 
 
 async def admit_once(node: Node) -> AdmitReport:
@@ -225,13 +223,13 @@ async def _look_up_workflows(node: Node, decisions: list[Admission]) -> list[Adm
 
 def _missing_workflows(store: Store, asking: Sequence[tuple[Claim, WorkflowTarget]]) -> dict[str, End]:
     """The ends of claims whose workflow does not exist, by the id of the occurrence."""
-    known: dict[tuple[str, str, int | None], bool] = {}
+    existence: dict[tuple[str, str, int | None], bool] = {}
     ends = {}
     for claim, target in asking:
         key = (claim.schedule.owner.tenant, target.workflow_id, target.version)
-        if key not in known:
-            known[key] = store.workflow(*key) is not None
-        if not known[key]:
+        if key not in existence:
+            existence[key] = store.workflow(*key) is not None
+        if not existence[key]:
             ends[claim.occurrence.id] = unknown_workflow(claim, target)
     return ends
 

@@ -98,8 +98,8 @@ async def renew_once(node: Node) -> RenewReport:
     node.holds_until = asked_at + node.timing.lease
     # Only what is still held as it was when the call began: it may have ended since, or be claimed again.
     fences = {hold.occurrence_id: hold.fence for hold in holds}
-    gone = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
-    lost = sum(node.lose(one) for one in gone)
+    lost_ids = [one for one in renewal.lost if _fence(node, one) == fences[one] and not _has_ended(node, one)]
+    lost = sum(node.lose(one) for one in lost_ids)
     stopped = 0
     for occurrence_id, reason in renewal.stop.items():
         if (
@@ -149,5 +149,5 @@ def _has_ended(node: Node, occurrence_id: str) -> bool:
 
 
 def _fence(node: Node, occurrence_id: str) -> int | None:
-    held = node.held.get(occurrence_id) or node.deliveries.get(occurrence_id)
-    return None if held is None else held.occurrence.fence
+    delivery = node.held.get(occurrence_id) or node.deliveries.get(occurrence_id)
+    return None if delivery is None else delivery.occurrence.fence

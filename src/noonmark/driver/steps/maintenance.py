@@ -259,7 +259,7 @@ async def _settle(node: Node, settlements: Sequence[Settlement]) -> list[bool]:
 
 
 async def _delete_abandoned(node: Node) -> int:
-    """Delete the schedules of pipelines whose node is gone: nobody waits for them."""
+    """Delete the schedules of pipelines whose node is gone."""
     if not node.store.traits.is_durable:  # then a pipeline and its schedules end with the process
         return 0
     schedules = await node.executor.call(node.store.pipeline_schedules, MAIN_TENANT, node.timing.batch)

@@ -138,7 +138,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
 
 
 async def _record_lost_usage(node: Node, lost: Sequence[Settlement]) -> None:
-    """Record what runs have used although another node has their occurrences by now: it is spent all the same."""
+    """Record what runs have used although another node has their occurrences by now: it is spent."""
     records = [record for settlement in lost for record in reported_usage(settlement)]
     if not records:
         return

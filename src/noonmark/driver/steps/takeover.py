@@ -49,9 +49,9 @@ async def take_over_once(node: Node) -> TakeoverReport:
     """End the leases of nodes on this machine whose process is gone."""
     await lock_process(node)  # the folder is known from then on
     locks = node.runtime.locks
-    gone = {} if locks is None else locks.find_gone()
+    gone_nodes = {} if locks is None else locks.find_gone()
     expired = 0
-    for name, process_lock in gone.items():
+    for name, process_lock in gone_nodes.items():
         count = await node.executor.call(node.store.expire_leases, name, process_lock)
         if count:
             logs.process_gone(name, count)
@@ -59,5 +59,5 @@ async def take_over_once(node: Node) -> TakeoverReport:
         elif locks is not None and name in node.gone_before:
             # Not when it is first found: what the process sent last may reach the store after its end.
             locks.remove(name)
-    node.gone_before = frozenset(gone)
-    return TakeoverReport(gone=len(gone), expired=expired)
+    node.gone_before = frozenset(gone_nodes)
+    return TakeoverReport(gone=len(gone_nodes), expired=expired)

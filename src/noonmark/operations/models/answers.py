@@ -180,7 +180,7 @@ class Schedule:
     lineage: Lineage | None = None
     """What made it; null if a person or a program did."""
     proposal: Proposal | None = None
-    """What is proposed for it, if it is proposed itself or this is the answer to a proposal."""
+    """The proposal for it, if it is proposed itself or this is the answer to a proposal."""
     forecast: Forecast | None = None
     """What it will cost this month, if it calls models and this is the answer to its creation or an edit."""
     outcomes: list[LastOutcome] | None = None
@@ -328,7 +328,7 @@ class Forecast:
     month_start_utc: datetime
     month_end_utc: datetime
     spent_usd: float
-    """What is spent so far, as far as prices are known."""
+    """The spend so far, as far as prices are known."""
     runs: int
     """How many of the last runs have a known cost; the figures are made from those."""
     unpriced_runs: int
@@ -417,7 +417,7 @@ class CrontabSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrontabNote:
-    """What is wrong with a line of a crontab, or differs here."""
+    """A problem with a line of a crontab, or a difference in its meaning."""
 
     line: int
     detail: str
@@ -435,7 +435,7 @@ class CrontabSchedules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentProblem:
-    """What is wrong with a field."""
+    """A problem with a field."""
 
     field: str
     code: str
@@ -964,7 +964,7 @@ class NodeTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attention:
-    """Something that needs a look."""
+    """Something that needs attention."""
 
     kind: Literal[
         "halt", "no_node", "not_served", "overdue", "failed", "missed", "late", "budget", "approval", "proposal"
@@ -991,7 +991,7 @@ class Overview:
     day_from_utc: datetime
     """Midnight."""
     fires_today: int
-    """What was due today: run, running, waiting, failed, missed and skipped."""
+    """Today's fires: run, running, waiting, failed, missed and skipped."""
     on_time_share: float | None
     """Which share of what started today did so within a second of its due time; null if nothing started."""
     lateness_p99_seconds: float | None
@@ -1382,7 +1382,7 @@ class ProposalPage(_Page):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A budget, and what is spent of it in its current period."""
+    """A budget, and its spend in the current period."""
 
     scope: Literal["tenant", "user", "schedule", "session"]
     id: str
@@ -1394,10 +1394,10 @@ class Budget:
     require_approval: bool
     when_exhausted: Literal["skip", "pause", "pause_until_next_period"]
     spent_usd: float | None
-    """What is spent, as far as prices are known."""
+    """The spend, as far as prices are known."""
     spent_tokens: int
     reserved_usd: float | None
-    """What is reserved for calls that have not ended, or whose answer was lost."""
+    """The reservations of calls that have not ended, or whose answer was lost."""
     reserved_tokens: int
     period_start_utc: datetime | None
     """Null in all."""
@@ -1472,7 +1472,7 @@ class UsageTotal:
     unpriced_calls: int
     """How many calls have an unknown price."""
     reserved_tokens: int
-    """What is reserved, and not settled."""
+    """Reserved and not yet settled."""
     reserved_usd: float | None
 
 
@@ -1588,7 +1588,7 @@ class Limit:
     """A limit of the caller."""
 
     name: str
-    """What is limited, such as `schedules`, `tasks` (those under `/api/v1`), `queued` or `upload_bytes`."""
+    """The limited resource, such as `schedules`, `tasks` (those under `/api/v1`), `queued` or `upload_bytes`."""
     scope: str
     """Whose use counts: `user`, `tenant`, `key`, `address`, or `schedule` for what each schedule must keep to."""
     value: float
@@ -1598,7 +1598,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitList:
-    """All limits of the caller; what is not listed is unlimited."""
+    """All limits of the caller; anything not listed is unlimited."""
 
     limits: list[Limit]
 
@@ -1653,13 +1653,13 @@ def read(model: Callable[..., T], document: Document) -> T:
 
 
 @cache
-def _hints(model: Any) -> dict[str, tuple[Any, bool]]:  # noqa: ANN401 - a dataclass
+def _hints(model: Any) -> dict[str, tuple[Any, bool]]:
     """Each field of a model with its type, and whether it is required."""
     hints = get_type_hints(model)
     return {field.name: (hints[field.name], field.default is MISSING) for field in fields(model)}
 
 
-def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - of any type
+def _value(hint: Any, value: Any) -> Any:
     if value is None or hint is Any:
         return value
     kinds = [part for part in get_args(hint) if part is not type(None)]

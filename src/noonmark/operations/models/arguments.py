@@ -356,7 +356,7 @@ class ScheduleSelection(Arguments):
     limit: Annotated[int, integer(1, MAX_SELECTED)] = USUAL_SELECTED
     """A selection of more schedules is refused."""
     dry_run: Boolean = False
-    """Only say what is selected."""
+    """Only report the selection."""
     reason: Reason | None = None
     """Recorded in the audit log."""
 
@@ -769,7 +769,7 @@ class Decision(Arguments):
 
 
 class ProposalDecision(OneSchedule):
-    """The decision about what is proposed for a schedule."""
+    """The decision about a proposal."""
 
     comment: Reason | None = None
     """Recorded in the audit log."""

@@ -86,7 +86,7 @@ class Arguments:
     is_document: ClassVar[bool] = False
     """Whether the operation reads the JSON itself, because the core defines what it may say."""
 
-    def __init__(self, **values: Any) -> None:  # noqa: ANN401 - checked by the annotations of each model
+    def __init__(self, **values: Any) -> None:
         """Fields that are not given have their defaults."""
         self.__dict__.update(values)
 
@@ -118,7 +118,7 @@ class Arguments:
         return cls(**{field.name: _value(reader, name, field) for name, field in cls.fields().items()})
 
 
-def _value(reader: Reader, name: str, field: Field) -> Any:  # noqa: ANN401 - of any kind
+def _value(reader: Reader, name: str, field: Field) -> Any:
     if not isinstance(field.kind, Kind):
         if reader.raw(name) is None:
             return field.default
@@ -131,7 +131,7 @@ def _value(reader: Reader, name: str, field: Field) -> Any:  # noqa: ANN401 - of
     )
 
 
-def _kind(hint: Any) -> Kind | type[Arguments]:  # noqa: ANN401 - an annotation
+def _kind(hint: Any) -> Kind | type[Arguments]:
     """The kind that an annotation carries, whether or not the field may be absent."""
     for part in (hint, *get_args(hint)):
         if isinstance(part, type) and issubclass(part, Arguments):
@@ -147,7 +147,7 @@ def text(low: int = 1, high: int = 200, *, multiline: bool = False) -> Kind:
 
 
 def integer(low: int = 0, high: int = MAX_INTEGER) -> Kind:
-    """A whole number in a range."""
+    """An integer in a range."""
     schema = {"type": "integer", "minimum": low, "maximum": high}
     return Kind(lambda value: int(number_value(value, low, high, whole=True)), schema)
 
@@ -157,7 +157,7 @@ def number(low: float, high: float) -> Kind:
     return Kind(lambda value: number_value(value, low, high), {"type": "number", "minimum": low, "maximum": high})
 
 
-def raw(schema: Mapping[str, Any], **more: Any) -> Kind:  # noqa: ANN401 - of a schema
+def raw(schema: Mapping[str, Any], **more: Any) -> Kind:
     """JSON that something else checks."""
     return Kind(lambda value: value, {**schema, **more})
 
@@ -226,7 +226,7 @@ def read_cursor(value: object, *kinds: type) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _json(value: object) -> Any:  # noqa: ANN401 - JSON
+def _json(value: object) -> Any:
     if (problem := json_problem(value)) is not None:
         raise ValueError(problem)
     return json_copy(value)
@@ -236,8 +236,8 @@ def json_object(value: object) -> dict[str, Any]:
     """A copy of a JSON object."""
     if not isinstance(value, dict):
         raise ValueError(f"must be an object, not {shown(value)}")
-    found: dict[str, Any] = _json(value)
-    return found
+    json_value: dict[str, Any] = _json(value)
+    return json_value
 
 
 ID_SCHEMA = {"type": "string", "pattern": "^[A-Za-z0-9._:-]{1,128}$", "examples": ["nightly-report"]}

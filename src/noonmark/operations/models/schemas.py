@@ -82,7 +82,7 @@ class SchemaRegistry:
             if not field.metadata.get("is_whole")
         ]
 
-    def _of_hint(self, hint: Any) -> Schema:  # noqa: ANN401 - an annotation
+    def _of_hint(self, hint: Any) -> Schema:
         origin, parts = get_origin(hint), get_args(hint)
         if origin in (Union, types.UnionType):
             return {"anyOf": [self._of_hint(part) for part in parts]}

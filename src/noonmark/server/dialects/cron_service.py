@@ -177,7 +177,7 @@ def _delete(route: Route, request: ApiRequest) -> ApiResponse:
     return _extend(handle(route, request), message="Schedule deleted")
 
 
-def _extend(answer: ApiResponse, **more: Any) -> ApiResponse:  # noqa: ANN401 - JSON
+def _extend(answer: ApiResponse, **more: Any) -> ApiResponse:
     answer.document.update(more)
     return answer
 

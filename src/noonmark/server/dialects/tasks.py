@@ -126,7 +126,7 @@ def _budget(usd: object) -> dict[str, Any] | None:
     return None if usd is None or (usd == 0 and not isinstance(usd, bool)) else {"max_cost_usd": usd}
 
 
-def _timeout(seconds: Any) -> Any:  # noqa: ANN401 - the schedule checks it
+def _timeout(seconds: Any) -> Any:
     """The timeout of a run; 0 means the default."""
     return DEFAULT_TIMEOUT if seconds is None or (seconds == 0 and not isinstance(seconds, bool)) else seconds
 
@@ -185,7 +185,7 @@ def run_document(run: Mapping[str, Any], query: str) -> dict[str, Any]:
     }
 
 
-def _answer(result: Any) -> Any:  # noqa: ANN401 - JSON
+def _answer(result: Any) -> Any:
     """What the agent answered: its text, or the JSON that it was asked for."""
     if not isinstance(result, dict) or "session_id" not in result:
         return result

@@ -55,7 +55,7 @@ def _performer(context: Context) -> Perform:
 
 
 @cache
-def _server() -> Any:  # noqa: ANN401 - a class of the library, which is not loaded yet
+def _server() -> Any:
     from noonmark.server.mcp.protocol import ToolServer  # noqa: PLC0415 - it takes most of a second
 
     logging.getLogger(_LIBRARY).setLevel(logging.WARNING)  # it would log each request

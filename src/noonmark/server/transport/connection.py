@@ -127,7 +127,7 @@ CLOSE = (b"connection", b"close")
 class Connection(H11Protocol):
     """A connection of a pool."""
 
-    def __init__(self, pool: ConnectionPool, **options: Any) -> None:  # noqa: ANN401 - the options of uvicorn
+    def __init__(self, pool: ConnectionPool, **options: Any) -> None:
         super().__init__(**options)
         self.conn: StrictConnection = StrictConnection()
         self.app = ConnectionApp(self, self.app)

@@ -81,7 +81,7 @@ class Handshake(asyncio.Protocol):
     unsent = produced = 0
     is_receiving = False
 
-    def __init__(self, pool: ConnectionPool, context: ssl.SSLContext, **options: Any) -> None:  # noqa: ANN401 - of uvicorn
+    def __init__(self, pool: ConnectionPool, context: ssl.SSLContext, **options: Any) -> None:
         self._pool, self._context, self._options = pool, context, options
         self._connections: set[Any] = options["server_state"].connections
         self._received: list[bytes] = []

@@ -82,7 +82,7 @@ class View(NamedTuple):
     sees_nodes: bool
 
     def sees(self, change: Change) -> bool:
-        """Whether a client may learn of a change."""
+        """Whether a client may see a change."""
         if change.tenant is None:
             return self.sees_nodes
         return change.tenant == self.tenant and (change.user is None or self.user in (None, change.user))
@@ -225,7 +225,7 @@ class ChangeHub:
         self._drainer = asyncio.ensure_future(self._drain())
 
     async def _drain(self) -> None:
-        """Pass on what has come."""
+        """Deliver the collected changes."""
         with self._lock:
             items, self._inbox = self._inbox, {}
             is_full, self._is_full = self._is_full, False
@@ -263,18 +263,18 @@ class ChangeHub:
         return resolved
 
     def _owner(self, uid: str) -> Change | None:
-        known = self._owners.get(uid)
-        if known is None:
+        cached = self._owners.get(uid)
+        if cached is None:
             stored = self._store.find_uid(uid)
             if stored is None:
                 return None
             owner, shown = stored.schedule.owner, visible_id(stored.schedule.schedule_id)
             ids = () if shown is None else (shown,)
-            known = Change(topics=frozenset(), tenant=owner.tenant, user=owner.user, schedule_ids=ids)
-            self._owners[uid] = known
+            cached = Change(topics=frozenset(), tenant=owner.tenant, user=owner.user, schedule_ids=ids)
+            self._owners[uid] = cached
             if len(self._owners) > MAX_RESOLVED:
                 self._owners.popitem(last=False)
-        return known
+        return cached
 
     def _owned(self, change: Change, schedule_id: str) -> Change:
         tenant = change.tenant or ""

@@ -79,10 +79,10 @@ class Incoming:
         self._complete_files.reserve(self._tenant, len(data))
         self._size += len(data)
         self._hash.update(data)
-        left = memoryview(data)
+        remaining = memoryview(data)
         with folders.os_errors():
-            while left:
-                left = left[os.write(self._open_file(), left) :]
+            while remaining:
+                remaining = remaining[os.write(self._open_file(), remaining) :]
 
     def keep(self, *, filename: str, path: str, content_type: str, now: Micros) -> Upload:
         """Move it to the stored uploads."""

@@ -82,10 +82,10 @@ class AuditLog:
 
     def claim_key(self, tenant: str, key: str, fresh: KeyRecord, since: Micros) -> KeyRecord:
         """Store the use of a key, unless one since then is stored; returns what is stored."""
-        known = self._keys.get((tenant, key))
-        if known is None or known.created < since:
-            known = self._keys[tenant, key] = fresh
-        return known
+        record = self._keys.get((tenant, key))
+        if record is None or record.created < since:
+            record = self._keys[tenant, key] = fresh
+        return record
 
     def prune_keys(self, before: Micros, limit: int) -> int:
         """Delete old keys, the oldest first."""

@@ -91,8 +91,8 @@ class BudgetRecords(rules.BudgetRecords):
         return [self._counter(budget, at) for key in keys if (budget := self._budgets.get(key)) is not None]
 
     def stored_counters(self, tenant: str, covering: Collection[Owner], at: Micros) -> list[Counter]:
-        known = {id(counter) for counter in self._counters.values()}
-        return [one for one in self.counters(tenant, covering, at) if id(one) in known]
+        stored_ids = {id(counter) for counter in self._counters.values()}
+        return [one for one in self.counters(tenant, covering, at) if id(one) in stored_ids]
 
     def changed_counter(self, counter: Counter) -> None:
         budget = counter.budget

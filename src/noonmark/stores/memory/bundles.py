@@ -73,8 +73,8 @@ class Bundles:
 
     def find(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
         """The newest archive of an id, or with a digest."""
-        found = [one for one in self.versions(tenant, bundle_id) if digest in (None, one.digest)]
-        return found[0] if found else None
+        bundles = [one for one in self.versions(tenant, bundle_id) if digest in (None, one.digest)]
+        return bundles[0] if bundles else None
 
     def page(self, tenant: str, limit: int, after: str | None) -> list[Bundle]:
         """The newest archive of each id."""
@@ -85,18 +85,20 @@ class Bundles:
 
     def versions(self, tenant: str, bundle_id: str | None = None) -> list[Bundle]:
         """The archives of an id, or of all, newest first."""
-        kept = [one.bundle for (owner, _), one in self._contents.items() if owner == tenant and one.bundle is not None]
-        wanted = [one for one in kept if bundle_id in (None, one.bundle_id)]
-        return sorted(wanted, key=lambda one: one.pushed, reverse=True)
+        bundles = [
+            one.bundle for (owner, _), one in self._contents.items() if owner == tenant and one.bundle is not None
+        ]
+        matching = [one for one in bundles if bundle_id in (None, one.bundle_id)]
+        return sorted(matching, key=lambda one: one.pushed, reverse=True)
 
     def delete(self, tenant: str, bundle_id: str) -> list[str] | None:
         """Delete the archives of an id, unless something uses one; returns the ids of what does."""
-        found = self.versions(tenant, bundle_id)
-        if not found:
+        versions = self.versions(tenant, bundle_id)
+        if not versions:
             return None
-        if used := self._users(tenant, bundle_id, {one.digest for one in found}):
+        if used := self._users(tenant, bundle_id, {one.digest for one in versions}):
             return used
-        for one in found:
+        for one in versions:
             del self._contents[tenant, one.content_id]
         return []
 
@@ -107,10 +109,10 @@ class Bundles:
 
     def prune(self, *, before: Micros, unfinished_before: Micros, limit: int) -> int:
         """Delete replaced archives that nothing uses, and unfinished pushes."""
-        found = [key for key, one in self._contents.items() if self._is_old(key[0], one, before, unfinished_before)]
-        for key in found[:limit]:
+        keys = [key for key, one in self._contents.items() if self._is_old(key[0], one, before, unfinished_before)]
+        for key in keys[:limit]:
             del self._contents[key]
-        return len(found[:limit])
+        return len(keys[:limit])
 
     def _is_old(self, tenant: str, content: _Content, before: Micros, unfinished_before: Micros) -> bool:
         bundle = content.bundle

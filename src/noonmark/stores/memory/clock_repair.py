@@ -20,8 +20,8 @@ def newest_time(uow: UnitOfWork, before: Micros | None) -> Micros | None:
     """The newest time that something was written, or the newest before another."""
     times = [one.seen for one in uow.nodes.nodes.values()]
     if before is None:
-        known = [uow.by_age.last(), uow.audit_log.newest_time(), *(one.last() for one in uow.leases.values())]
-        return max([*times, *(time for time in known if time is not None)], default=None)
+        newest = [uow.by_age.last(), uow.audit_log.newest_time(), *(one.last() for one in uow.leases.values())]
+        return max([*times, *(time for time in newest if time is not None)], default=None)
     # Asked once, when a node starts: this reads everything.
     times += uow.audit_log.times()
     for row in uow.rows.values():

@@ -51,12 +51,12 @@ def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[
 
 def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
     """The last marks of each schedule."""
-    found = {}
+    marks_by_uid = {}
     for uid in uids:
         if uid in uow.entries:
             marks = [mark for row in uow.entries[uid].rows if row.nominal <= now and (mark := _mark(uow, row, now))]
-            found[uid] = nlargest(limit, marks, key=lambda mark: (mark.at, mark.occurrence_id or ""))[::-1]
-    return found
+            marks_by_uid[uid] = nlargest(limit, marks, key=lambda mark: (mark.at, mark.occurrence_id or ""))[::-1]
+    return marks_by_uid
 
 
 def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:

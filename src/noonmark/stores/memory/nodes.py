@@ -45,10 +45,6 @@ class NodeRegister:
         for name in [name for name, one in self.nodes.items() if not one.is_listed(now)]:
             del self.nodes[name]
 
-    def is_any_alive(self, since: Micros) -> bool:
-        """Whether any node was seen after an instant."""
-        return any(one.seen > since for one in self.nodes.values())
-
     def leave(self, node: str, *, now: Micros) -> None:
         """Store that a node has stopped."""
         if node in self.nodes:

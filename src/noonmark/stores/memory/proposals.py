@@ -44,11 +44,11 @@ class ProposalRecords(rules.ProposalRecords):
     def page(
         self, tenant: str, limit: int, *, after: tuple[Micros, str] | None = None, user: str | None = None
     ) -> list[Proposal]:
-        found = [
+        proposals = [
             one
             for one in self._proposals.values()
             if one.owner.tenant == tenant
             and user in (None, one.owner.user)
             and (after is None or (one.proposed, one.schedule_id) > after)
         ]
-        return sorted(found, key=lambda one: (one.proposed, one.schedule_id))[:limit]
+        return sorted(proposals, key=lambda one: (one.proposed, one.schedule_id))[:limit]

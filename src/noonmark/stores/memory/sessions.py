@@ -78,7 +78,7 @@ class SessionRecords(rules.SessionRecords):
     ) -> list[Session]:
         """The sessions of a tenant, latest creation first."""
         own = (one for one in self._sessions.values() if one.tenant == tenant)
-        found = [
+        sessions = [
             one
             for one in (as_of_now(session, is_in_flight=self._is_in(session, flight=True)) for session in own)
             if user in (None, one.user)
@@ -87,7 +87,7 @@ class SessionRecords(rules.SessionRecords):
             and (before is None or (one.created, one.session_id) < before)
             and has(one, labels)
         ]
-        return nlargest(limit, found, key=lambda one: (one.created, one.session_id))
+        return nlargest(limit, sessions, key=lambda one: (one.created, one.session_id))
 
     def messages(  # noqa: PLR0913 - likewise
         self,
@@ -101,14 +101,14 @@ class SessionRecords(rules.SessionRecords):
         newest_first: bool,
     ) -> list[Message]:
         """Messages of a session, by their numbers."""
-        found = [
+        matching = [
             one
             for one in self._messages.get((tenant, session_id), [])
             if one.number > after
             and (before is None or one.number < before)
             and occurrence_id in (None, one.occurrence_id)
         ]
-        return (found[::-1] if newest_first else found)[:limit]
+        return (matching[::-1] if newest_first else matching)[:limit]
 
     def mobs(self, tenant: str, limit: int, after: str | None) -> list[Mob]:
         """The mobs of a tenant, by id."""

@@ -145,12 +145,12 @@ class MemoryStore:
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         uow = self._uow
         graph: dict[str, tuple[str, ...]] = {}
-        left = list(schedule_ids)
-        while left:
-            uid = uow.ids.get((tenant, schedule_id := left.pop()))
+        unread = list(schedule_ids)
+        while unread:
+            uid = uow.ids.get((tenant, schedule_id := unread.pop()))
             if uid is not None and schedule_id not in graph:
                 graph[schedule_id] = uow.entries[uid].upstreams
-                left += graph[schedule_id]
+                unread += graph[schedule_id]
         return Graph(version=uow.graph_version(tenant), upstreams=graph)
 
     @atomic
@@ -221,14 +221,14 @@ class MemoryStore:
         only: str | None = None,
         shares: Shares | None = None,
     ) -> list[Claim]:
-        uow, known = self._uow, set(routes)
+        uow, route_set = self._uow, set(routes)
         now = min(now, uow.now())
         if only is not None:
-            rows = claims.only_due(uow, only, known, now=now, until=until)[:limit]
+            rows = claims.only_due(uow, only, route_set, now=now, until=until)[:limit]
         elif shares is not None:
-            rows = claims.due_in_turn(uow, known, shares, now=now, until=until, limit=limit)
+            rows = claims.due_in_turn(uow, route_set, shares, now=now, until=until, limit=limit)
         else:
-            rows = claims.due(uow, known, now=now, until=until, limit=limit)
+            rows = claims.due(uow, route_set, now=now, until=until, limit=limit)
         end = uow.lease_end(now, lease)
         return [claims.lease(uow, row, node, now=now, until=end) for row in rows]
 
@@ -340,9 +340,9 @@ class MemoryStore:
 
     @atomic
     def next_time(self, routes: Collection[str], *, lookahead: Micros = 0) -> Micros | None:
-        uow, known = self._uow, set(routes)
-        ready = self._first_time([uow.ready[route] for route in known & uow.ready.keys()])
-        leases = [uow.leases[route] for route in known & uow.leases.keys()]
+        uow, route_set = self._uow, set(routes)
+        ready = self._first_time([uow.ready[route] for route in route_set & uow.ready.keys()])
+        leases = [uow.leases[route] for route in route_set & uow.leases.keys()]
         times = [
             None if ready is None else ready - lookahead,
             self._first_time([uow.plans, uow.deadlines, *leases]),
@@ -392,8 +392,8 @@ class MemoryStore:
 
     @atomic
     def find_uids(self, uids: Collection[str]) -> dict[str, StoredSchedule]:
-        known, now = self._uow.entries, self._uow.now()
-        return {uid: known[uid].to_stored(now) for uid in uids if uid in known}
+        entries, now = self._uow.entries, self._uow.now()
+        return {uid: entries[uid].to_stored(now) for uid in uids if uid in entries}
 
     @atomic
     def find_named(self, tenant: str, user: str, name: str) -> StoredSchedule | None:
@@ -433,8 +433,8 @@ class MemoryStore:
         return self._uow.count_waiting(tenant, user)
 
     def count_places(self, tenant: str, key: str) -> int:
-        found = self._uow.keys.get((tenant, key))
-        return 0 if found is None else found.taken
+        concurrency_key = self._uow.keys.get((tenant, key))
+        return 0 if concurrency_key is None else concurrency_key.taken
 
     @atomic
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
@@ -707,8 +707,8 @@ class MemoryStore:
         phases: Collection[Phase] = (),
         before: PageKey | None = None,
     ) -> list[tuple[WorkflowRun, Occurrence]]:
-        found = self._uow.workflows.runs(tenant, limit, workflow_id, phases, before)
-        return [(run, self._uow.occurrence_of(row)) for run, row in found]
+        runs = self._uow.workflows.runs(tenant, limit, workflow_id, phases, before)
+        return [(run, self._uow.occurrence_of(row)) for run, row in runs]
 
     @atomic
     def approvals(
@@ -824,9 +824,9 @@ class MemoryStore:
 
     def _indexes(self, routes: Collection[str]) -> list[DueIndex[str] | WaitQueues]:
         """The due indexes of the rows that can be claimed for some routes."""
-        uow, known = self._uow, set(routes)
-        indexes: list[DueIndex[str] | WaitQueues] = [uow.ready[route] for route in known & uow.ready.keys()]
-        return [*indexes, *(uow.leases[route] for route in known & uow.leases.keys())]
+        uow, route_set = self._uow, set(routes)
+        indexes: list[DueIndex[str] | WaitQueues] = [uow.ready[route] for route in route_set & uow.ready.keys()]
+        return [*indexes, *(uow.leases[route] for route in route_set & uow.leases.keys())]
 
     def _first_time(self, indexes: Sequence[DueIndex[str] | WaitQueues]) -> Micros | None:
         return min((first[0] for one in indexes if (first := one.first()) is not None), default=None)

@@ -81,8 +81,8 @@ class SecretStore:
         stored = self._secrets[tenant]
         if secret.name not in stored and len(stored) >= most:
             return None
-        known = stored.get(secret.name, secret)
-        stored[secret.name] = replace(secret, created=known.created)
+        stored_secret = stored.get(secret.name, secret)
+        stored[secret.name] = replace(secret, created=stored_secret.created)
         return stored[secret.name]
 
     def every(self, tenant: str) -> list[Secret]:
@@ -176,10 +176,10 @@ class UnitOfWork(rules.UnitOfWork):
         self._changed_entries: dict[int, ScheduleEntry] = {}
         self._last_row = 0
 
-    def pack(self, value: object) -> Any:  # noqa: ANN401 - the value itself
+    def pack(self, value: object) -> Any:
         return value
 
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401, ARG002 - likewise
+    def unpack(self, stored: Any, column: str) -> object:  # noqa: ARG002 - likewise
         return stored
 
     # Rows
@@ -200,10 +200,10 @@ class UnitOfWork(rules.UnitOfWork):
         """The occurrence of a row."""
         if row.key in self._changed_rows:
             return self.occurrence(row, self._by_key[row.schedule].schedule)
-        known = self._occurrences.get(row.key)
-        if known is None:
-            known = self._occurrences[row.key] = self.occurrence(row, self._by_key[row.schedule].schedule)
-        return known
+        occurrence = self._occurrences.get(row.key)
+        if occurrence is None:
+            occurrence = self._occurrences[row.key] = self.occurrence(row, self._by_key[row.schedule].schedule)
+        return occurrence
 
     def schedule_of_row(self, row: Row) -> Schedule:
         """The schedule of a row."""
@@ -220,10 +220,10 @@ class UnitOfWork(rules.UnitOfWork):
         self.all_halts.append(halt)
 
     def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
-        found = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
-        if found is not None:
-            self.all_halts.remove(found)
-        return found
+        deleted = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
+        if deleted is not None:
+            self.all_halts.remove(deleted)
+        return deleted
 
     def begun_rows(self, tenant: str) -> list[Row]:
         self.write()

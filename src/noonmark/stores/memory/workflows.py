@@ -80,8 +80,8 @@ class WorkflowRecords(rules.WorkflowRecords):
 
     def run(self, row: Row) -> tuple[WorkflowRun, list[StepRecord]] | None:
         """A run with its steps."""
-        found = self._runs.get(row.key)
-        return None if found is None else (found[1], _ordered(self._steps.get(row.key, {}).values()))
+        workflow_run = self._runs.get(row.key)
+        return None if workflow_run is None else (workflow_run[1], _ordered(self._steps.get(row.key, {}).values()))
 
     def ended_elsewhere(self, row: Row) -> list[StepRecord]:
         """The external steps of a run that have ended."""
@@ -92,14 +92,14 @@ class WorkflowRecords(rules.WorkflowRecords):
         self, tenant: str, limit: int, workflow_id: str | None, phases: Collection[Phase], before: PageKey | None
     ) -> list[tuple[WorkflowRun, Row]]:
         """The runs of a tenant with their rows, latest start first."""
-        found = []
+        listed = []
         for key, (owner, run) in self._runs.items():
             row = self._rows.get(key)
             is_next = before is None or (run.started, run.occurrence_id) < before
             is_wanted = owner == tenant and workflow_id in (None, run.workflow_id) and is_next
             if row is not None and is_wanted and (not phases or row.phase in phases):
-                found.append((run, row))
-        return nlargest(limit, found, key=lambda one: (one[0].started, one[0].occurrence_id))
+                listed.append((run, row))
+        return nlargest(limit, listed, key=lambda one: (one[0].started, one[0].occurrence_id))
 
     # Waits and approvals
 
@@ -115,8 +115,8 @@ class WorkflowRecords(rules.WorkflowRecords):
         return {topic: [*{own.fields for own in self._waits[topic]}] for topic in topics if topic in self._waits}
 
     def waits(self, questions: Collection[WaitQuestion]) -> list[StepWait]:
-        found = [wait for topic, own in questions for wait in self._waits.get(topic, {}).get(own, {}).values()]
-        return sorted(found, key=lambda wait: (wait.key, wait.step_id))
+        waits = [wait for topic, own in questions for wait in self._waits.get(topic, {}).get(own, {}).values()]
+        return sorted(waits, key=lambda wait: (wait.key, wait.step_id))
 
     def add_waits(self, waits: Sequence[StepWait]) -> None:
         for wait in waits:
@@ -156,8 +156,8 @@ class WorkflowRecords(rules.WorkflowRecords):
                 self._approvals[name] = (key, replace(approval, state=state, decided=now))
 
     def approval(self, tenant: str, approval_id: str) -> Approval | None:
-        found = self._approvals.get((tenant, approval_id))
-        return None if found is None else found[1]
+        approval = self._approvals.get((tenant, approval_id))
+        return None if approval is None else approval[1]
 
     def put_approval(self, approval: Approval) -> None:
         name = (approval.tenant, approval.approval_id)
@@ -165,23 +165,23 @@ class WorkflowRecords(rules.WorkflowRecords):
 
     def approvals(self, tenant: str, limit: int, state: ApprovalState | None, before: PageKey | None) -> list[Approval]:
         """The approvals of a tenant, latest request first."""
-        found = [
+        approvals = [
             one
             for (owner, _), (_, one) in self._approvals.items()
             if owner == tenant
             and state in (None, one.state)
             and (before is None or (one.requested, one.approval_id) < before)
         ]
-        return nlargest(limit, found, key=lambda one: (one.requested, one.approval_id))
+        return nlargest(limit, approvals, key=lambda one: (one.requested, one.approval_id))
 
     # Versions, and who uses them
 
     def version(
         self, tenant: str, workflow_id: str, number: int | None = None, *, deleted: bool = False
     ) -> WorkflowVersion | None:
-        known = self._versions.get((tenant, workflow_id), {}).values()
-        found = [one for one in known if number in (None, one.version) and (deleted or one.deleted is None)]
-        return max(found, key=lambda one: one.version, default=None)
+        versions = self._versions.get((tenant, workflow_id), {}).values()
+        matching = [one for one in versions if number in (None, one.version) and (deleted or one.deleted is None)]
+        return max(matching, key=lambda one: one.version, default=None)
 
     def count(self, tenant: str) -> int:
         return len(self.newest(tenant, len(self._versions), None))
@@ -189,14 +189,14 @@ class WorkflowRecords(rules.WorkflowRecords):
     def newest(self, tenant: str, limit: int, after: str | None) -> list[WorkflowVersion]:
         """The newest version of each workflow of a tenant, by id."""
         ids = sorted(one for owner, one in self._versions if owner == tenant and (after is None or one > after))
-        found = (self.version(tenant, one) for one in ids)
-        return [one for one in found if one is not None][:limit]
+        versions = (self.version(tenant, one) for one in ids)
+        return [one for one in versions if one is not None][:limit]
 
     def versions(self, tenant: str, workflow_id: str, limit: int, before: int | None) -> list[WorkflowVersion]:
         """The versions of a workflow, newest first."""
-        known = self._versions.get((tenant, workflow_id), {}).values()
-        found = [one for one in known if one.deleted is None and (before is None or one.version < before)]
-        return nlargest(limit, found, key=lambda one: one.version)
+        stored = self._versions.get((tenant, workflow_id), {}).values()
+        listed = [one for one in stored if one.deleted is None and (before is None or one.version < before)]
+        return nlargest(limit, listed, key=lambda one: one.version)
 
     def put_version(self, version: WorkflowVersion) -> None:
         self._versions.setdefault((version.tenant, version.workflow_id), {})[version.version] = version

@@ -79,11 +79,13 @@ def parse_address(url: str) -> Address:
 
 def _dsn(netloc: str, path: str, options: dict[str, str]) -> str:
     """A URL for libpq; options that it does not know are settings of the session."""
-    known = {name: value for name, value in options.items() if name in _LIBPQ_OPTIONS}
-    settings = [f"-c {name}={_SPECIAL.sub(_ESCAPED, value)}" for name, value in options.items() if name not in known]
+    libpq_options = {name: value for name, value in options.items() if name in _LIBPQ_OPTIONS}
+    settings = [
+        f"-c {name}={_SPECIAL.sub(_ESCAPED, value)}" for name, value in options.items() if name not in libpq_options
+    ]
     if settings:
-        known["options"] = " ".join([*filter(None, [known.get("options")]), *settings])
-    dsn = f"postgresql://{netloc}{path}?{urlencode(known, quote_via=quote)}"
+        libpq_options["options"] = " ".join([*filter(None, [libpq_options.get("options")]), *settings])
+    dsn = f"postgresql://{netloc}{path}?{urlencode(libpq_options, quote_via=quote)}"
     try:
         conninfo_to_dict(dsn)
     except ProgrammingError:  # its message may contain a password

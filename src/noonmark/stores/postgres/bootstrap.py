@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('noonmark schema {}', 0))"
 _SCHEMA = "SELECT to_regnamespace($1) IS NOT NULL"
 _TABLES = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace($1) AND relkind IN ('r', 'p')"
-_VERSIONS = f"""SELECT to_jsonb(one) ->> 'version_num' FROM "{{}}".{TABLE} AS one LIMIT 2"""  # noqa: S608 - our own name
+_VERSIONS = f"""SELECT to_jsonb(one) ->> 'version_num' FROM "{{}}".{TABLE} AS one LIMIT 2"""
 """Works for any type of the column; NULL where there is no such column."""
 
 

@@ -32,8 +32,8 @@ _PATIENT = "SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL stateme
 _READING = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; {_PATIENT}"
 _HOLDING = f"BEGIN; {_PATIENT}; LOCK TABLE {{}} IN SHARE MODE"
 _WRITING = "BEGIN"
-_MARK = f"SELECT version_num FROM {TABLE}"  # noqa: S608 - our own name
-_SET_MARK = f"UPDATE {TABLE} SET version_num = $1"  # noqa: S608 - likewise
+_MARK = f"SELECT version_num FROM {TABLE}"
+_SET_MARK = f"UPDATE {TABLE} SET version_num = $1"
 _HAS_VERSIONS = "SELECT to_regclass($1) IS NOT NULL"
 _COUNT_ON = """
     SELECT setval(pg_get_serial_sequence('{0}', 'key'), newest) FROM (SELECT max(key) AS newest FROM {0}) AS of_rows
@@ -158,7 +158,7 @@ class _PostgresReader:
         self._connection = connection
 
     def count(self, table: CopyTable) -> int:
-        [(rows,)] = self._connection.fetch(f"SELECT count(*) FROM {table.name}")  # noqa: S608 - our own name
+        [(rows,)] = self._connection.fetch(f"SELECT count(*) FROM {table.name}")
         return int(rows)
 
     def read(self, table: CopyTable, after: Values | None) -> list[Values]:

@@ -61,7 +61,7 @@ class PostgresSession:
     def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
         """Columns of a source."""
         alias = " AS gathered" if source.endswith(")") and source.startswith("(") else ""
-        return self.query(f"SELECT {columns} FROM {source}{alias}", *parameters)  # noqa: S608 - our own text
+        return self.query(f"SELECT {columns} FROM {source}{alias}", *parameters)
 
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
@@ -71,13 +71,13 @@ class PostgresSession:
     def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
         """Records by a unique column, locked in one order."""
         kind = TYPES[table][by]
-        text = f"SELECT {', '.join(columns)} FROM {table} WHERE {by} = ANY(?::{kind}[]) ORDER BY {by}{self._lock}"  # noqa: S608 - our own names
+        text = f"SELECT {', '.join(columns)} FROM {table} WHERE {by} = ANY(?::{kind}[]) ORDER BY {by}{self._lock}"
         return self.query(text, ARRAYS[kind](values))
 
     def records_in(self, table: str, columns: Sequence[str], query: str, *parameters: object) -> list[Values]:
         """Records that a query picks."""
         picked = f"({query}{self._lock_of.format(table)}) AS picked"
-        return self.query(f"SELECT {', '.join(columns)} FROM {picked}", *parameters)  # noqa: S608 - our own names
+        return self.query(f"SELECT {', '.join(columns)} FROM {picked}", *parameters)
 
     def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Set columns of rows."""
@@ -97,11 +97,11 @@ class PostgresSession:
     def delete(self, table: str, by: str, values: Sequence[int]) -> None:
         """Remove rows."""
         kind = TYPES[table][by]
-        self.query(f"DELETE FROM {table} WHERE {by} = ANY(?::{kind}[])", ARRAYS[kind](values))  # noqa: S608 - our own names
+        self.query(f"DELETE FROM {table} WHERE {by} = ANY(?::{kind}[])", ARRAYS[kind](values))
 
     def numbers(self, table: str, count: int) -> list[int]:
         """The next numbers of the table's sequence."""
-        text = f"SELECT nextval('{table}_key_seq') FROM generate_series(1, $1::integer)"  # noqa: S608 - our own names
+        text = f"SELECT nextval('{table}_key_seq') FROM generate_series(1, $1::integer)"
         return sorted(row[0] for row in self._connection.fetch(text, (count,)))
 
 
@@ -195,14 +195,14 @@ def _value(table: str, names: tuple[str, ...], place: int, varying: tuple[int, .
 def _updating(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:
     changes = ", ".join(f"{names[place]} = {_value(table, names, place, varying)}" for place in range(1, len(names)))
     source = _unnested(table, names, varying)
-    return f"UPDATE {table} SET {changes} FROM {source} WHERE {table}.{names[0]} = j.{names[0]}"  # noqa: S608 - our own names
+    return f"UPDATE {table} SET {changes} FROM {source} WHERE {table}.{names[0]} = j.{names[0]}"
 
 
 @lru_cache(maxsize=512)
 def _inserting(table: str, names: tuple[str, ...], varying: tuple[int, ...], key: int) -> str:
     values = ", ".join(_value(table, names, place, varying) for place in range(len(names)))
     source = _unnested(table, names, varying)
-    text = f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {source}"  # noqa: S608 - our own names
+    text = f"INSERT INTO {table} ({', '.join(names)}) SELECT {values} FROM {source}"
     if not key:
         return text
     others = ", ".join(f"{name} = excluded.{name}" for name in names[key:])

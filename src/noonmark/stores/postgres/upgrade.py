@@ -30,8 +30,8 @@ def upgrade(address: Address, version: str, *, lock: str) -> None:
             if attempt < ATTEMPTS and error.sqlstate in _RETRYABLE:
                 continue
             raise StoreUnavailable(
-                f"the schema {address.schema} of {address.shown} could not be brought up to date, and is as it was:"
-                f" {summary(error)}; {WAY_OUT}"
+                f"the schema {address.schema} of {address.shown} could not be brought up to date, and was left"
+                f" unchanged: {summary(error)}; {WAY_OUT}"
             ) from error
 
 

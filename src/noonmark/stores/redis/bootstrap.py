@@ -142,16 +142,18 @@ def is_lossy(facts: ServerFacts) -> bool:
 
 def promise(facts: ServerFacts) -> str:
     """What a server with these settings keeps, in a sentence."""
-    kept = _kept(facts)
+    sentence = _kept(facts)
     if facts.eviction != _KEEPS_ALL:
-        kept = f"any part of the store may be deleted when memory is short (maxmemory-policy {facts.eviction}); {kept}"
+        sentence = (
+            f"any part of the store may be deleted when memory is short (maxmemory-policy {facts.eviction}); {sentence}"
+        )
     if facts.replicas:
         noun = "replica follows" if facts.replicas == 1 else "replicas follow"
-        kept += (
+        sentence += (
             f"; {facts.replicas} {noun} asynchronously, so a fail-over loses acknowledged writes that no replica has"
             " received yet"
         )
-    return kept
+    return sentence
 
 
 def _kept(facts: ServerFacts) -> str:
@@ -165,20 +167,20 @@ def _kept(facts: ServerFacts) -> str:
         return "a crash of the server loses acknowledged writes of about the last second (appendfsync everysec)"
     if facts.fsync == "no":
         return "a crash of the server's machine loses what the system has not written yet (appendfsync no)"
-    kept = "every acknowledged write survives a crash of the server (appendfsync always)"
+    sentence = "every acknowledged write survives a crash of the server (appendfsync always)"
     if facts.is_rewrite_exempt:
-        kept += ", except during a rewrite of its append-only file (no-appendfsync-on-rewrite yes)"
-    return kept
+        sentence += ", except during a rewrite of its append-only file (no-appendfsync-on-rewrite yes)"
+    return sentence
 
 
 def condition(client: Client, address: Address) -> Condition:
     """Versions of the server and the format, what it could not write, and what it promises, however little."""
     facts = check_server(client, address, is_volatile=True)
-    found = client.read(FORMAT_KEY)
+    stored_format = client.read(FORMAT_KEY)
     return Condition(
         kind="redis",
         version=facts.version,
-        schema="" if found is None else found.decode(errors="replace"),
+        schema="" if stored_format is None else stored_format.decode(errors="replace"),
         expected_schema=FORMAT,
         problems=facts.failures,
         promise=promise(facts),
@@ -188,8 +190,8 @@ def condition(client: Client, address: Address) -> Condition:
 
 def _check_format(client: Client, address: Address, *, migrates: bool) -> None:
     """Refuse the data of a newer Noonmark, and half a copy; write the version where there are no data yet."""
-    found = client.read(FORMAT_KEY)
-    if found is None:
+    stored_format = client.read(FORMAT_KEY)
+    if stored_format is None:
         if client.has_any(_TABLES):
             raise StoreUnavailable(
                 f"the store in {address.shown} is damaged: it has no key {address.prefix}:{FORMAT_KEY}, so the version"
@@ -200,8 +202,8 @@ def _check_format(client: Client, address: Address, *, migrates: bool) -> None:
                 f"there is no store in {address.shown} with the prefix {address.prefix} yet; run `noonmark migrate`"
                 " with this store once, or start a server on it"
             )
-        found = client.write_once(FORMAT_KEY, FORMAT)
-    version = found.decode(errors="replace")
+        stored_format = client.write_once(FORMAT_KEY, FORMAT)
+    version = stored_format.decode(errors="replace")
     if COPY_MARK.fullmatch(version):
         raise StoreUnavailable(
             f"the store in {address.shown} holds an unfinished copy of another store; run the same `noonmark store"
@@ -216,9 +218,9 @@ def _check_format(client: Client, address: Address, *, migrates: bool) -> None:
 
 def _setting(client: Client, name: str) -> str | None:
     try:
-        found = client.run("CONFIG", "GET", name)
+        answer = client.run("CONFIG", "GET", name)
     except StoreUnavailable as error:
         if isinstance(error.__cause__, ResponseError):
             return None
         raise
-    return found[1].decode(errors="replace") if found else None
+    return answer[1].decode(errors="replace") if answer else None

@@ -73,9 +73,9 @@ def due_in_turn(
     besides = {one.number for one in shares.besides}
     owners = uow.rows.distinct("ready_of_owners", [(route,) for route in routes], 2, until=(until >> STRETCH,))
     pairs: list[tuple[str, int, int]] = []
-    for route, found in zip(routes, owners, strict=True):
+    for route, entries in zip(routes, owners, strict=True):
         stretches: dict[int, int] = {}
-        for stretch, owner, *_ in found:
+        for stretch, owner, *_ in entries:
             if owner not in besides and isinstance(owner, int) and isinstance(stretch, int):
                 stretches.setdefault(owner, stretch)
         ring = sorted(stretches, key=lambda owner: (owner <= after, owner))
@@ -190,7 +190,7 @@ def end_alone(uow: UnitOfWork, keys: Iterable[int]) -> None:
     ended = {
         "phase": str(Phase.DELIVERY_FAILED),
         "reason": str(Reason.UNREADABLE),
-        "detail": to_detail({"problem": "schedule is that of no schedule"}),
+        "detail": to_detail({"problem": "its schedule does not exist"}),
         "ended": uow.now(),
         **dict.fromkeys(("ready", "lease_end", "node", "stop", "deadline", "waiting_for", "wanted")),
         **dict.fromkeys(("holds_slot", "held"), 0),
@@ -204,8 +204,8 @@ def _rows(uow: UnitOfWork, keys: Sequence[int], *, now: Micros, until: Micros) -
     uow.rows.read(((key,) for key in keys), hint=True)  # those that are leased are read again
     rows = uow.rows_of(keys)
     if len(rows) < len(set(keys)):
-        known = {row.key for row in rows}
-        end_alone(uow, [key for key in keys if key not in known])
+        live_keys = {row.key for row in rows}
+        end_alone(uow, [key for key in keys if key not in live_keys])
     return [row for row in rows if _is_due(uow, row, now=now, until=until)]
 
 

@@ -52,13 +52,13 @@ def planned_ahead(uow: UnitOfWork, *, now: Micros, until: Micros, after: str, li
         if number(values[_WATERMARK], 0) > until and values[_PHASE] != SchedulePhase.DELETED
     )
     keys = [key for uid, key in dict.fromkeys(ahead) if uid > after]
-    found: list[Snapshot] = []
+    page: list[Snapshot] = []
     for begin in range(0, len(keys), limit):
         states = uow.states_of(keys[begin : begin + limit])
-        found += snapshots.of_sound(uow, states, since=now)[0]
-        if len(found) >= limit:
+        page += snapshots.of_sound(uow, states, since=now)[0]
+        if len(page) >= limit:
             break
-    return found[:limit]
+    return page[:limit]
 
 
 def rows_ahead(uow: UnitOfWork, *, now: Micros, after: Micros, lease: Micros) -> list[int]:

@@ -75,8 +75,8 @@ class RedisEndpoint:
     def unfinished(self) -> str | None:
         """The mark."""
         bootstrap.check_server(self._client, self._address, is_volatile=self._address.is_volatile)
-        found = (self._client.read(FORMAT_KEY) or b"").decode(errors="replace")
-        return found if COPY_MARK.fullmatch(found) else None
+        stored_format = (self._client.read(FORMAT_KEY) or b"").decode(errors="replace")
+        return stored_format if COPY_MARK.fullmatch(stored_format) else None
 
     def begin(self, mark: str, tables: Sequence[CopyTable], *, migrates: bool) -> None:  # noqa: ARG002 - there are no tables to create
         """Mark the database."""
@@ -161,8 +161,8 @@ class _Fields:
         if table.name not in self._sorted:
             fields, cursor = set[bytes](), 0
             while True:
-                cursor, found = self._client.scan(table.name, cursor, _SCANNED)
-                fields.update(found)
+                cursor, page = self._client.scan(table.name, cursor, _SCANNED)
+                fields.update(page)
                 if not cursor:
                     break
             self._sorted[table.name] = sorted(fields)
@@ -170,11 +170,11 @@ class _Fields:
 
     def change(self, table: CopyTable, *, gone: Iterator[bytes], new: Sequence[bytes]) -> None:
         if table.name in self._sorted:
-            left = set(gone)
-            known = self._sorted[table.name]
-            kept = [field for field in known if field not in left] if left else known
+            removed = set(gone)
+            fields = self._sorted[table.name]
+            remaining = [field for field in fields if field not in removed] if removed else fields
             # Mostly they come in order, which costs little to sort.
-            self._sorted[table.name] = sorted(kept + list(new)) if new else kept
+            self._sorted[table.name] = sorted(remaining + list(new)) if new else remaining
 
 
 class _Hold(threading.Thread):
@@ -229,7 +229,7 @@ def _to_row(table: CopyTable, field: bytes, stored: bytes) -> Values:
     return tuple(_to_cell(named[column], is_real=(table.name, column) in _REAL) for column in table.columns)
 
 
-def _to_cell(value: Any, *, is_real: bool) -> Any:  # noqa: ANN401 - whatever a cell holds
+def _to_cell(value: Any, *, is_real: bool) -> Any:
     if isinstance(value, bool):
         return int(value)
     return float(value) if is_real and isinstance(value, int) else value
@@ -237,7 +237,7 @@ def _to_cell(value: Any, *, is_real: bool) -> Any:  # noqa: ANN401 - whatever a 
 
 def _to_records(transaction: Transaction, table: CopyTable, rows: Sequence[Values]) -> Iterator[Values]:
     """Rows of the SQL stores as records, which repeat a few columns of others."""
-    kept = TABLES[table.name]
+    record_table = TABLES[table.name]
     named = [dict(zip(table.columns, row, strict=True)) for row in rows]
     if table.name in {"schedule_states", "occurrences"}:
         schedules = _of(transaction, SCHEDULES, {(one["schedule"],) for one in named})
@@ -250,7 +250,7 @@ def _to_records(transaction: Transaction, table: CopyTable, rows: Sequence[Value
         occurrences = _of(transaction, OCCURRENCES, {(one["occurrence"],) for one in named})
         for one in named:
             one["occurrence_id"] = occurrences.get((one["occurrence"],), {}).get("id")
-    return (tuple(one[column] for column in kept.columns) for one in named)
+    return (tuple(one[column] for column in record_table.columns) for one in named)
 
 
 def _of(transaction: Transaction, table: Table, keys: set[Values]) -> dict[Values, dict[str, Any]]:

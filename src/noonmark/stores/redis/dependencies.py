@@ -68,8 +68,8 @@ def replace(transaction: Transaction, key: int, tenant: str, upstreams: Sequence
 
 def version(transaction: Transaction, tenant: str) -> int:
     """How often the dependencies of a tenant have changed."""
-    found = transaction.records(DEPENDENCY_GRAPHS).get(tenant)
-    return 0 if found is None else number(found[1], 0)
+    graphs = transaction.records(DEPENDENCY_GRAPHS).get(tenant)
+    return 0 if graphs is None else number(graphs[1], 0)
 
 
 def raise_version(transaction: Transaction, tenant: str) -> None:
@@ -81,15 +81,15 @@ def graph(transaction: Transaction, tenant: str, schedule_ids: Collection[str]) 
     """What schedules depend on, directly and through others."""
     schedules, dependencies = transaction.records(SCHEDULES), transaction.records(DEPENDENCIES)
     upstreams: dict[str, tuple[str, ...]] = {}
-    left = list(dict.fromkeys(schedule_ids))
-    while left:
-        found = schedules.look_up_many("by_id", [(tenant, one) for one in left])
-        keys = dependencies.find_each("of_schedule", [(values[0],) for values in found.values()])
+    unread = list(dict.fromkeys(schedule_ids))
+    while unread:
+        schedules_by_id = schedules.look_up_many("by_id", [(tenant, one) for one in unread])
+        keys = dependencies.find_each("of_schedule", [(values[0],) for values in schedules_by_id.values()])
         records = dependencies.get_many(key for of_one in keys for key in of_one)
-        for (_, schedule_id), of_one in zip(found, keys, strict=True):
+        for (_, schedule_id), of_one in zip(schedules_by_id, keys, strict=True):
             upstreams[str(schedule_id)] = tuple(records[key][3] for key in of_one if key in records)
-        reached = (one for _, schedule_id in found for one in upstreams[str(schedule_id)])
-        left = list(dict.fromkeys(one for one in reached if one not in upstreams))
+        reached = (one for _, schedule_id in schedules_by_id for one in upstreams[str(schedule_id)])
+        unread = list(dict.fromkeys(one for one in reached if one not in upstreams))
     return Graph(version=version(transaction, tenant), upstreams=upstreams)
 
 

@@ -67,9 +67,9 @@ def pending_streams(transaction: Transaction, limit: int) -> tuple[list[EventStr
     streams: list[EventStream] = []
     damaged: list[str] = []
     records = transaction.records(EVENT_STREAMS)
-    found = records.find("behind", limit=limit)
+    values = records.find("behind", limit=limit)
     records.note_strays("behind", limit=limit)
-    for tenant, _, until, cursor, _ in found:
+    for tenant, _, until, cursor, _ in values:
         if is_sound(until, cursor):
             streams.append(EventStream(tenant, until, cursor, 0, []))
         else:
@@ -80,9 +80,9 @@ def pending_streams(transaction: Transaction, limit: int) -> tuple[list[EventStr
 def waiting(transaction: Transaction, stream: EventStream, limit: int) -> list[ReadEvent]:
     """The first unmatched events of a stream."""
     records, after = transaction.records(EVENTS), (stream.matched_until,)
-    found = records.find("in_order", (stream.tenant,), after=after, limit=limit)
+    events = records.find("in_order", (stream.tenant,), after=after, limit=limit)
     records.note_strays("in_order", (stream.tenant,), after=after, limit=limit)
-    return _read(found)
+    return _read(events)
 
 
 def newest_moment(transaction: Transaction, tenant: str) -> Micros:
@@ -109,7 +109,7 @@ def repair(transaction: Transaction, tenant: str, damage: DamageLog | None = Non
     sound_until = number(until, ahead)
     newest = max(ahead, sound_until)
     if damage is not None and not is_sound(until, cursor, matched):
-        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be whole numbers")
+        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be integers")
     matched = records.count("in_order", (tenant,), until=(sound_until,))
     streams.put((tenant, newest, sound_until, number(cursor, 0, low=0), matched))
     return newest
@@ -121,23 +121,23 @@ def newest(
     """The events of a tenant, newest first."""
     index, prefix = ("in_order", ()) if event_type is None else ("by_type", (event_type,))
     until = None if before is None else (before,)
-    found = transaction.records(EVENTS).find(
+    events = transaction.records(EVENTS).find(
         index, (tenant,), prefix=prefix, before=until, limit=limit, newest_first=True
     )
-    return [event for event, _ in _read(found)]
+    return [event for event, _ in _read(events)]
 
 
 def one(transaction: Transaction, tenant: str, event_id: str) -> Event | None:
     """The event of a tenant with that id."""
-    found = transaction.records(EVENTS).look_up("by_id", tenant, event_id)
-    return None if found is None else next((event for event, _ in _read([found])), None)
+    values = transaction.records(EVENTS).look_up("by_id", tenant, event_id)
+    return None if values is None else next((event for event, _ in _read([values])), None)
 
 
 def load_streams(transaction: Transaction, tenants: Sequence[str]) -> dict[str, EventStream]:
     """The streams of tenants, with as many waiting moments as the tenant is mentioned."""
     streams: dict[str, EventStream] = {}
-    found = transaction.records(EVENT_STREAMS).get_many((tenant,) for tenant in tenants)
-    for tenant, _, until, cursor, matched in found.values():
+    stored = transaction.records(EVENT_STREAMS).get_many((tenant,) for tenant in tenants)
+    for tenant, _, until, cursor, matched in stored.values():
         if is_sound(until, cursor):
             entries = transaction.records(EVENTS).entries(
                 "in_order", (tenant,), after=(until,), limit=tenants.count(tenant)
@@ -151,13 +151,13 @@ def write_streams(transaction: Transaction, streams: Iterable[EventStream]) -> N
     """Store how far streams are matched."""
     records = transaction.records(EVENT_STREAMS)
     for stream in streams:
-        known = records.get(stream.tenant)
-        if known is not None:
-            records.put((*known[:2], stream.matched_until, stream.cursor, stream.matched))
+        stored = records.get(stream.tenant)
+        if stored is not None:
+            records.put((*stored[:2], stream.matched_until, stream.cursor, stream.matched))
 
 
 def prune(transaction: Transaction, *, before: Micros, keep: int, limit: int) -> int:
-    """Delete what is old, then what is too much."""
+    """Delete by age, then by number."""
     records, streams = transaction.records(EVENTS), transaction.records(EVENT_STREAMS)
     count = _forget(transaction, _old(transaction, before, limit))
     while count < limit:
@@ -185,11 +185,11 @@ def _old(transaction: Transaction, before: Micros, limit: int) -> list[Values]:
     after: Values | None = None
     while len(old) < limit:
         page = records.entries("by_age", after=after, before=(before,), limit=limit, hint=True)
-        found = list(records.get_many((key,) for _, key in page).values())
-        matched = streams.get_many((values[1],) for values in found)
+        rows = list(records.get_many((key,) for _, key in page).values())
+        matched = streams.get_many((values[1],) for values in rows)
         old += [
             values
-            for values in found
+            for values in rows
             if (stream := matched.get((values[1],))) is not None and values[_EMITTED] <= number(stream[2], 0)
         ]
         if len(page) < limit:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def read(transaction: Transaction, report: Report, tenant: str | None) -> list[Halt]:
     """The halts of a tenant, or of all, oldest first."""
     records = transaction.records(HALTS)
-    found = records.find("by_time") if tenant is None else records.find("of_tenant", (tenant,))
-    return [to_halt(values, report) for values in found]
+    halts = records.find("by_time") if tenant is None else records.find("of_tenant", (tenant,))
+    return [to_halt(values, report) for values in halts]
 
 
 def questions(transaction: Transaction, tenants: Iterable[str]) -> list[Question]:

@@ -156,9 +156,9 @@ def prune(uow: UnitOfWork, *, before: Micros, keep: int, limit: int) -> int:
         excess = min(history - keep, limit - count)
         if excess <= 0:
             break
-        found = uow.rows.find_keys("ended_of_schedule", (schedule,), limit=excess, hint=True)
-        count += _forget(uow, [key for (key,) in found])
-        if len(found) < excess:  # a damaged count would be found again and again, and leave no room for others
+        keys = uow.rows.find_keys("ended_of_schedule", (schedule,), limit=excess, hint=True)
+        count += _forget(uow, [key for (key,) in keys])
+        if len(keys) < excess:  # a damaged count would be found again and again, and leave no room for others
             [state] = uow.states_of([schedule])
             state.history = uow.rows.count("ended_of_schedule", (schedule,))
             uow.changed_state(state)

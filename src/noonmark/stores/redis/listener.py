@@ -50,7 +50,7 @@ class _RedisListener(ListenerThread):
         finally:
             connection.disconnect()
 
-    def _wait(self, connection: Any) -> None:  # noqa: ANN401 - the library's, which has no types for it
+    def _wait(self, connection: Any) -> None:
         is_asked = False
         while not self._stopped.is_set():
             if connection.can_read(timeout=CHECK_INTERVAL):

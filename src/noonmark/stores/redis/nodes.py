@@ -38,26 +38,26 @@ def beat(transaction: Transaction, heartbeat: Heartbeat, *, now: Micros) -> None
 def leave(transaction: Transaction, node: str, *, now: Micros) -> None:
     """Store that a node has stopped."""
     nodes = transaction.records(NODES)
-    known = nodes.get(node)
-    if known is not None:
-        nodes.put((*known[:_LEFT], now, *known[_LEFT + 1 :]))
+    record = nodes.get(node)
+    if record is not None:
+        nodes.put((*record[:_LEFT], now, *record[_LEFT + 1 :]))
     _give_up_leadership(transaction, node)
 
 
 def process_of(transaction: Transaction, node: str | None) -> NodeProcess:
     """The process of a node, as its last heartbeat says."""
-    known = None if node is None else transaction.records(NODES).get(node)
-    if known is None:
+    record = None if node is None else transaction.records(NODES).get(node)
+    if record is None:
         return NodeProcess()
-    return NodeProcess(known[_LOCK] if isinstance(known[_LOCK], str) else "", known[_GONE] is not None)
+    return NodeProcess(record[_LOCK] if isinstance(record[_LOCK], str) else "", record[_GONE] is not None)
 
 
 def mark_gone(transaction: Transaction, node: str, *, now: Micros) -> None:
     """Store that the process of a node is gone."""
     nodes = transaction.records(NODES)
-    known = nodes.get(node)
-    if known is not None and known[_GONE] is None:
-        nodes.put((*known[:_GONE], now, *known[_GONE + 1 :]))
+    record = nodes.get(node)
+    if record is not None and record[_GONE] is None:
+        nodes.put((*record[:_GONE], now, *record[_GONE + 1 :]))
     _give_up_leadership(transaction, node)
 
 
@@ -71,21 +71,21 @@ def _give_up_leadership(transaction: Transaction, node: str) -> None:
 def miss(transaction: Transaction, node: str, seen: Micros) -> bool:
     """Mark a node as lost; False if it is marked, has left, or was seen at another time."""
     nodes = transaction.records(NODES)
-    known = nodes.get(node)
-    if known is None or known[_SEEN] != seen or known[_LEFT] is not None or known[_LEASE] == MISSED:
+    record = nodes.get(node)
+    if record is None or record[_SEEN] != seen or record[_LEFT] is not None or record[_LEASE] == MISSED:
         return False
-    nodes.put((*known[:_LEASE], MISSED, *known[_LEASE + 1 :]))
+    nodes.put((*record[:_LEASE], MISSED, *record[_LEASE + 1 :]))
     return True
 
 
 def lead(transaction: Transaction, node: str, *, now: Micros, lease: Micros) -> Leadership:
     """Take or renew the lease of the leader, unless another node holds it."""
     leadership, until = transaction.records(LEADERSHIP), now + lease
-    known = leadership.get(_LEADER)
-    if known is None:
+    leadership_record = leadership.get(_LEADER)
+    if leadership_record is None:
         record: Values = (_LEADER, 1, node, until)
     else:
-        _, term, leader, ends = known
+        _, term, leader, ends = leadership_record
         is_held = type(ends) is int and ends > now
         # No lease is longer than a day: one that ends later is damaged, and would keep every node from leading.
         if leader not in (None, node) and is_held and ends <= until + NODE_LISTED:
@@ -98,8 +98,12 @@ def lead(transaction: Transaction, node: str, *, now: Micros, lease: Micros) -> 
 
 def records(transaction: Transaction, *, now: Micros) -> list[NodeRecord]:
     """The nodes that were seen lately, and those whose loss is not reported yet, by name."""
-    known = transaction.records(LEADERSHIP).get(_LEADER)
-    leader = known[2] if known is not None and isinstance(known[3], int) and now < known[3] else None
+    leadership_record = transaction.records(LEADERSHIP).get(_LEADER)
+    leader = (
+        leadership_record[2]
+        if leadership_record is not None and isinstance(leadership_record[3], int) and now < leadership_record[3]
+        else None
+    )
     listed = [
         values
         for values in transaction.records(NODES).find("by_name")
@@ -117,8 +121,8 @@ def last_heartbeats(
     newest = transaction.records(NODES).entries("by_seen", until=(latest,), limit=1, newest_first=True, hint=True)
     seen = newest[0][0] if newest else None
     served = transaction.records(SERVED_ROUTES)
-    wanted = [(route,) for route in routes]
-    served.read(wanted, hint=True)
-    found = served.get_many(wanted)
-    times = {route: time for (route,), (_, time) in found.items() if type(time) is int and time <= latest}
+    keys = [(route,) for route in routes]
+    served.read(keys, hint=True)
+    heartbeats = served.get_many(keys)
+    times = {route: time for (route,), (_, time) in heartbeats.items() if type(time) is int and time <= latest}
     return (seen if isinstance(seen, int) else None), times

@@ -64,9 +64,9 @@ def last_of(uow: UnitOfWork, occurrence_ids: Sequence[str]) -> dict[str, Run]:
     last = {}
     for row, runs in zip(rows, _stored(uow, rows), strict=True):
         is_accepted = row.phase == Phase.AWAITING_COMPLETION
-        found = next((run for run in reversed(runs) if run.ended is not None or is_accepted), None)
-        if found is not None:
-            last[row.id] = evolve(found, result=None)
+        last_run = next((run for run in reversed(runs) if run.ended is not None or is_accepted), None)
+        if last_run is not None:
+            last[row.id] = evolve(last_run, result=None)
     return last
 
 
@@ -83,22 +83,22 @@ def one(uow: UnitOfWork, run_id: str) -> tuple[str, Run] | None:
 def activities(uow: UnitOfWork, uids: Sequence[str]) -> list[Activity]:
     """What each of some schedules does at present."""
     states = uow.load_states(uids)
-    known = [states[uid] for uid in dict.fromkeys(uids) if uid in states]
-    live = uow.rows.find_each("live", [(state.schedule,) for state in known])
+    listed_states = [states[uid] for uid in dict.fromkeys(uids) if uid in states]
+    live = uow.rows.find_each("live", [(state.schedule,) for state in listed_states])
     rows = uow.rows_of(key for keys in live for (key,) in keys)
     delivering: dict[int, list[str]] = {}
     for row in rows:
         if row.phase in DELIVERING or row.is_suspended:
             delivering.setdefault(row.schedule, []).append(row.id)
     # The first page of each schedule is read together.
-    started = [(state.schedule,) for state in known if state.last_started is not None]
+    started = [(state.schedule,) for state in listed_states if state.last_started is not None]
     newest = uow.rows.find_each("history", started, limit=_PAGE, newest_first=True)
     _stored(uow, uow.rows_of(key for keys in newest for (key,) in keys))
     found = {
         state.uid: Activity(
             delivering=tuple(sorted(delivering.get(state.schedule, ()))), last_run=_last_run(uow, state)
         )
-        for state in known
+        for state in listed_states
     }
     return [found.get(uid, Activity(delivering=(), last_run=None)) for uid in uids]
 

@@ -75,7 +75,7 @@ class RowKeys:
             self._known = dict(list(self._known.items())[_KNOWN_ROWS:])
 
     def find(self, ids: Iterable[str]) -> dict[str, tuple[int, int]]:
-        """What is known of these ids."""
+        """The cached schedules of these ids."""
         known = self._known
         return {one: known[one] for one in ids if one in known}
 
@@ -114,7 +114,7 @@ class ScheduleRecords(rules.UnitOfWork):
     def pack(self, value: object) -> str | None:
         return to_json(value)
 
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401 - text, unless it is damaged
+    def unpack(self, stored: Any, column: str) -> object:
         return from_json(stored, column)
 
     # Rows
@@ -125,8 +125,8 @@ class ScheduleRecords(rules.UnitOfWork):
         if unknown:
             places = self.row_keys.find(unknown)
             self.read_places(places)
-            found = self.rows.get_many((key,) for key, _ in places.values())
-            self._take_rows([values for values in found.values() if values[0] == places.get(values[1], (0,))[0]])
+            rows = self.rows.get_many((key,) for key, _ in places.values())
+            self._take_rows([values for values in rows.values() if values[0] == places.get(values[1], (0,))[0]])
             unknown = [one for one in unknown if one not in self._by_id]
         if unknown:
             looked_up = self.rows.look_up_many("by_id", [(one,) for one in unknown])
@@ -165,7 +165,7 @@ class ScheduleRecords(rules.UnitOfWork):
     def loaded_row(self, occurrence_id: str) -> Row | None:
         return self._by_id.get(occurrence_id)
 
-    def find_rows(self, index: str, *partition: str | int, **which: Any) -> list[Row]:  # noqa: ANN401 - as `Records.find`
+    def find_rows(self, index: str, *partition: str | int, **which: Any) -> list[Row]:
         """The rows of a range of an index, in its order."""
         self.stage()
         return self.rows_of(key for (key,) in self.rows.find_keys(index, partition, **which))
@@ -193,8 +193,8 @@ class ScheduleRecords(rules.UnitOfWork):
 
     def projections(self, states: Sequence[ScheduleState]) -> list[Row]:
         self.stage()
-        found = self.rows.find_each("live", [(state.schedule,) for state in states])
-        rows = self.rows_of(key for keys in found for (key,) in keys)
+        keys_by_state = self.rows.find_each("live", [(state.schedule,) for state in states])
+        rows = self.rows_of(key for keys in keys_by_state for (key,) in keys)
         return sorted((row for row in rows if row.origin == TRIGGER), key=lambda row: (row.nominal, row.key))
 
     def begun_rows(self, tenant: str) -> list[Row]:
@@ -208,8 +208,8 @@ class ScheduleRecords(rules.UnitOfWork):
     def rows_leased_by(self, node: str) -> list[Row]:
         self.stage()
         # A look at all that is leased; only the rows of the node are read for good.
-        found = self.rows.find_each("leased", [(route,) for route in self.live_routes()], hint=True)
-        keys = [key for of_route in found for key in of_route]
+        keys_by_route = self.rows.find_each("leased", [(route,) for route in self.live_routes()], hint=True)
+        keys = [key for of_route in keys_by_route for key in of_route]
         self.rows.read(keys, hint=True)
         leased = self.rows.get_many(keys).values()
         return self.rows_of([values[0] for values in leased if values[_NODE] == node])
@@ -258,8 +258,8 @@ class ScheduleRecords(rules.UnitOfWork):
 
     def load_states(self, uids: Iterable[str]) -> dict[str, ScheduleState]:
         self.stage()
-        known = {state.uid for state in self._states.values()}
-        unknown = [(uid,) for uid in dict.fromkeys(uids) if uid not in known]
+        loaded = {state.uid for state in self._states.values()}
+        unknown = [(uid,) for uid in dict.fromkeys(uids) if uid not in loaded]
         if unknown:
             self._take_states(list(self.states.look_up_many("by_uid", unknown).values()))
         return {state.uid: state for state in self._states.values()}
@@ -283,26 +283,26 @@ class ScheduleRecords(rules.UnitOfWork):
         missing: list[ScheduleState] = []
         for state in states:
             fresh = self._fresh.get(state.schedule)
-            known = fresh[1] if fresh is not None and fresh[0] == state.version else None
-            known = known or self.schedule_cache.find(state.schedule, state.version)
+            schedule = fresh[1] if fresh is not None and fresh[0] == state.version else None
+            schedule = schedule or self.schedule_cache.find(state.schedule, state.version)
             # A server that has lost writes uses numbers and versions again.
-            if known is None or (known.uid, known.updated) != (state.uid, state.updated):
+            if schedule is None or (schedule.uid, schedule.updated) != (state.uid, state.updated):
                 missing.append(state)
             else:
-                schedules[state.schedule] = known
+                schedules[state.schedule] = schedule
         records = self.schedules.get_many((state.schedule,) for state in missing) if missing else {}
         for state in missing:
-            read = self._restored(state, records.get((state.schedule,)))
-            schedules[state.schedule] = read
-            if isinstance(read, Unreadable):
-                self.schedule_cache.damage.note("schedules", state.schedule, str(read))
+            restored = self._restored(state, records.get((state.schedule,)))
+            schedules[state.schedule] = restored
+            if isinstance(restored, Unreadable):
+                self.schedule_cache.damage.note("schedules", state.schedule, str(restored))
             else:
-                self._fresh[state.schedule] = (state.version, read)
+                self._fresh[state.schedule] = (state.version, restored)
         return schedules
 
     def _restored(self, state: ScheduleState, values: Values | None) -> Schedule | Unreadable:
         if values is None:
-            return Unreadable("its record is not there")
+            return Unreadable("its record is missing")
         try:
             return schedule_documents.restored(
                 (*values, state.uid, str(state.phase), state.revision, state.version, state.updated)
@@ -316,9 +316,9 @@ class ScheduleRecords(rules.UnitOfWork):
             self.schedule_cache.keep(self._fresh)
 
     def states_named(self, identities: Collection[Identity]) -> dict[Identity, ScheduleState]:
-        found = self.schedules.look_up_many("by_id", identities) if identities else {}
-        states = {state.schedule: state for state in self.states_of(values[0] for values in found.values())}
-        return {one: states[values[0]] for one, values in found.items() if values[0] in states}
+        schedules = self.schedules.look_up_many("by_id", identities) if identities else {}
+        states = {state.schedule: state for state in self.states_of(values[0] for values in schedules.values())}
+        return {one: states[values[0]] for one, values in schedules.items() if values[0] in states}
 
     def count_schedules(self, tenant: str, user: str | None, route: str | None) -> int:
         self.stage()
@@ -331,10 +331,10 @@ class ScheduleRecords(rules.UnitOfWork):
         return sum(state.phase in PLANNED for state in self.states_of(key for (key,) in keys))
 
     def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
-        found = self.schedules.find("by_fingerprint", (tenant, user), prefix=(fingerprint,))
-        found = sorted(found, key=lambda values: (values[_CREATED], values[_SCHEDULE_ID]))
-        states = {state.schedule: state for state in self.states_of(values[0] for values in found)}
-        for values in found:
+        clones = self.schedules.find("by_fingerprint", (tenant, user), prefix=(fingerprint,))
+        clones = sorted(clones, key=lambda values: (values[_CREATED], values[_SCHEDULE_ID]))
+        states = {state.schedule: state for state in self.states_of(values[0] for values in clones)}
+        for values in clones:
             state = states.get(values[0])
             if values[_SCHEDULE_ID] != besides and state is not None and state.phase in PLANNED:
                 return str(values[_SCHEDULE_ID])
@@ -373,9 +373,9 @@ class ScheduleRecords(rules.UnitOfWork):
     # Concurrency keys
 
     def concurrency_key(self, tenant: str, name: str) -> ConcurrencyKey:
-        for known in self._keys.values():
-            if (known.tenant, known.name) == (tenant, name):
-                return known
+        for loaded in self._keys.values():
+            if (loaded.tenant, loaded.name) == (tenant, name):
+                return loaded
         values = self.keys.look_up("by_name", tenant, name)
         if values is not None:
             return self._take_key(values)
@@ -425,9 +425,9 @@ class ScheduleRecords(rules.UnitOfWork):
 
     def _write_runs(self) -> None:
         """Store runs, each in place of the same open run; an interrupted one without a result keeps its output."""
-        known = self.runs.get_many(self._runs)
+        stored_runs = self.runs.get_many(self._runs)
         for key, values in self._runs.items():
-            before = known.get(key)
+            before = stored_runs.get(key)
             is_silent = values[_RESULT] is None and values[_OUTCOME] in CUT_OFF
             keeps_output = before is not None and is_silent and before[_ENDED] is None
             result = before[_RESULT] if before is not None and keeps_output else values[_RESULT]

@@ -30,8 +30,8 @@ _PAGE = 1_000
 
 def by_id(uow: UnitOfWork, tenant: str, schedule_id: str, *, deleted: bool) -> StoredSchedule | None:
     """The schedule with an id, or else the one that was deleted last."""
-    found = uow.schedules.look_up("by_id", tenant, schedule_id)
-    keys = [] if found is None else [found[0]]
+    values = uow.schedules.look_up("by_id", tenant, schedule_id)
+    keys = [] if values is None else [values[0]]
     if not keys and deleted:
         last = uow.schedules.find_keys("deleted_by_id", (tenant,), prefix=(schedule_id,), limit=1, newest_first=True)
         keys = [key for (key,) in last]
@@ -65,11 +65,11 @@ def by_uids(uow: UnitOfWork, uids: Collection[str]) -> dict[str, StoredSchedule]
     return {stored.schedule.uid: stored for stored in to_stored(uow, _sound(uow, states))}
 
 
-def to_stored(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
+def to_stored(uow: UnitOfWork, pairs: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
     """Schedules as callers read them."""
-    live, now = _live_rows(uow, [state for state, _ in known]), uow.now()
+    live, now = _live_rows(uow, [state for state, _ in pairs]), uow.now()
     stored = []
-    for state, schedule in known:
+    for state, schedule in pairs:
         ahead = [row for row in live[state.schedule] if _is_ahead(row, now)]
         stored.append(
             StoredSchedule(
@@ -93,21 +93,21 @@ def plannable(uow: UnitOfWork, now: Micros, limit: int) -> tuple[list[Snapshot],
 
 def routes(uow: UnitOfWork, source: str) -> list[str]:
     """The routes of the schedules from a source, each once."""
-    [found] = uow.schedules.distinct("by_source", [(source,)], 1)
-    return [str(entry[0]) for entry in found]
+    [entries] = uow.schedules.distinct("by_source", [(source,)], 1)
+    return [str(entry[0]) for entry in entries]
 
 
 def tenants(uow: UnitOfWork, limit: int) -> list[str]:
     """The tenants with schedules, in order."""
-    [found] = uow.schedules.distinct("by_tenant", [()], 1, steps=limit)
-    return [str(entry[0]) for entry in found]
+    [entries] = uow.schedules.distinct("by_tenant", [()], 1, steps=limit)
+    return [str(entry[0]) for entry in entries]
 
 
 def of_pipelines(uow: UnitOfWork, tenant: str, limit: int) -> list[Schedule]:
     """The schedules of pipelines, by id."""
     keys = uow.schedules.find_keys("of_pipelines", (tenant,), limit=limit)
-    known = _sound(uow, uow.states_of(key for (key,) in keys))
-    return sorted((schedule for _, schedule in known), key=lambda schedule: schedule.schedule_id)
+    pairs = _sound(uow, uow.states_of(key for (key,) in keys))
+    return sorted((schedule for _, schedule in pairs), key=lambda schedule: schedule.schedule_id)
 
 
 def page(  # noqa: PLR0913 - as the verb has it
@@ -128,13 +128,13 @@ def page(  # noqa: PLR0913 - as the verb has it
         if record is None or record[_TENANT] != tenant:
             return []
         place = (record[_CREATED], record[_SCHEDULE_ID])
-    known: list[tuple[ScheduleState, Schedule]] = []
+    pairs: list[tuple[ScheduleState, Schedule]] = []
     size = limit if wanted is None else max(limit, _PAGE)
     for keys in _pages(uow, tenant, wanted, place, size, deleted=deleted, newest_first=newest_first):
-        known += _sound(uow, uow.states_of(matching(uow, keys, wanted)))
-        if len(known) >= limit:
+        pairs += _sound(uow, uow.states_of(matching(uow, keys, wanted)))
+        if len(pairs) >= limit:
             break
-    return to_stored(uow, known[:limit])
+    return to_stored(uow, pairs[:limit])
 
 
 def count(uow: UnitOfWork, tenant: str, wanted: ScheduleFilter | None, *, deleted: bool) -> int:
@@ -191,12 +191,14 @@ def _is_ahead(row: Row, now: Micros) -> bool:
 
 def _live_rows(uow: UnitOfWork, states: Sequence[ScheduleState]) -> dict[int, list[Row]]:
     """The live rows of schedules, by key."""
-    found = uow.rows.find_each("live", [(state.schedule,) for state in states])
-    uow.rows_of(key for keys in found for (key,) in keys)
-    return {state.schedule: uow.rows_of(key for (key,) in keys) for state, keys in zip(states, found, strict=True)}
+    keys_by_state = uow.rows.find_each("live", [(state.schedule,) for state in states])
+    uow.rows_of(key for keys in keys_by_state for (key,) in keys)
+    return {
+        state.schedule: uow.rows_of(key for (key,) in keys) for state, keys in zip(states, keys_by_state, strict=True)
+    }
 
 
 def _sound(uow: UnitOfWork, states: Sequence[ScheduleState]) -> list[tuple[ScheduleState, Schedule]]:
     """States with their schedules, as far as these can be read."""
-    read = uow.schedules_of(states)
-    return [(state, schedule) for state in states if not isinstance(schedule := read[state.schedule], Unreadable)]
+    schedules = uow.schedules_of(states)
+    return [(state, schedule) for state in states if not isinstance(schedule := schedules[state.schedule], Unreadable)]

@@ -469,8 +469,8 @@ class RedisStore(ConnectedStore):
         return self._write(lambda uow: _noted(uow, tenant, secret_store.delete(uow.transaction, tenant, name), note))
 
     def own_key(self) -> bytes:
-        known = self._glance(lambda uow: secret_store.find_own_key(uow.transaction))
-        return known or self._write(lambda uow: secret_store.draw_own_key(uow.transaction))
+        key = self._glance(lambda uow: secret_store.find_own_key(uow.transaction))
+        return key or self._write(lambda uow: secret_store.draw_own_key(uow.transaction))
 
     def has_api_keys(self) -> bool:
         return self._glance(lambda uow: api_keys.are_there(uow.transaction))

@@ -111,8 +111,8 @@ class UnitOfWork(ScheduleRecords):
     def forget_rows(self, rows: Sequence[Row]) -> None:
         """Delete rows, with their runs and whatever else belongs to them."""
         stored = [row for row in rows if row.stored is not None]
-        found = self.runs.find_each("of_occurrence", [(row.key,) for row in stored if row.fence])
-        for key in self.runs.get_many(key for keys in found for key in keys):
+        keys_by_row = self.runs.find_each("of_occurrence", [(row.key,) for row in stored if row.fence])
+        for key in self.runs.get_many(key for keys in keys_by_row for key in keys):
             self.runs.delete(*key)
         self.workflows.forget(*stored)
         for row in stored:
@@ -143,11 +143,11 @@ class UnitOfWork(ScheduleRecords):
         halts.add(self.transaction, halt)
 
     def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
-        found = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
-        if found is not None:
+        deleted = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
+        if deleted is not None:
             self._halts.pop(tenant)
-            halts.delete(self.transaction, found)
-        return found
+            halts.delete(self.transaction, deleted)
+        return deleted
 
     def find_bundle(self, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
         return bundles.find(self.transaction, tenant, bundle_id, digest)
@@ -173,8 +173,8 @@ class UnitOfWork(ScheduleRecords):
     # Events
 
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
-        found = subscriptions.subscribed(self.transaction, topics)
-        return found | self.workflows.waited_topics(set(topics) - found)
+        subscribed = subscriptions.subscribed(self.transaction, topics)
+        return subscribed | self.workflows.waited_topics(set(topics) - subscribed)
 
     def subscribed_tenants(self, event_type: str) -> list[str]:
         listening = subscriptions.tenants(self.transaction, event_type)

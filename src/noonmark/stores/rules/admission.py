@@ -133,7 +133,7 @@ def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micro
     uow.changed(row)
 
 
-def after_start(start: Start, now: Micros, **changes: Any) -> Occurrence:  # noqa: ANN401 - fields of an occurrence
+def after_start(start: Start, now: Micros, **changes: Any) -> Occurrence:
     """The occurrence of a claim after its start, and after what else that has changed."""
     was = start.claim.occurrence
     return evolve(

@@ -70,8 +70,8 @@ def reserve(uow: UnitOfWork, reservation: Reservation) -> Reserved | Refused:
     occurrence_id, is_made = reservation.occurrence_id, reservation.fence is not None
     if reservation.fence is not None and not records.fence_holds(stored_id(occurrence_id), reservation.fence):
         return Refused(scope=None)
-    known = records.call(tenant, reservation.call_id)
-    if known is not None and known.is_settled:
+    stored = records.call(tenant, reservation.call_id)
+    if stored is not None and stored.is_settled:
         # An admission may ask again; a call that was answered must not be made once more under its id.
         return Refused(scope=BudgetScope.RUN, scope_id=occurrence_id, what="settled") if is_made else Reserved()
     breaker = records.breaker(tenant, reservation.user) if is_made else None
@@ -94,17 +94,17 @@ def reserve(uow: UnitOfWork, reservation: Reservation) -> Reserved | Refused:
     )
     run = records.run_spend(tenant, occurrence_id)
     whole = None if whole_id is None else records.run_spend(tenant, whole_id)
-    if known is not None:
-        run = _without(run, known)
-        whole = _without(whole, known) if whole is not None and known.whole_id == whole_id else whole
-        _count(uow, known, give_back=known.amount)
+    if stored is not None:
+        run = _without(run, stored)
+        whole = _without(whole, stored) if whole is not None and stored.whole_id == whole_id else whole
+        _count(uow, stored, give_back=stored.amount)
     counters = records.counters(tenant, call.owners, now)
     answer = decide(reservation, [one.standing for one in counters], run, whole)
     if isinstance(answer, Refused) and answer.needs_approval and _is_approved(uow, tenant, occurrence_id):
         answer = decide(replace(reservation, is_approved=True), [one.standing for one in counters], run, whole)
     if isinstance(answer, Refused):
-        if known is not None:
-            _count(uow, known, reserve=known.amount)
+        if stored is not None:
+            _count(uow, stored, reserve=stored.amount)
         return answer
     records.put_call(call)
     if breaker is not None:

@@ -26,7 +26,7 @@ MAX_USERS = 100
 
 
 def check_bytes(limits: Sequence[Quota], used: int, wanted: int) -> None:
-    """QuotaExceeded if a tenant may not store so many more bytes."""
+    """QuotaExceeded if a tenant may not store that many more bytes."""
     for quota in limits:
         if quota.resource is Resource.BUNDLE_BYTES:
             quota.check(used, wanted)
@@ -42,10 +42,10 @@ def pin(uow: UnitOfWork, row: Row, schedule: Schedule) -> None:
         return
     if own is not None and own.bundle is not None and own.bundle.applies_to(target):
         return
-    found = uow.find_bundle(schedule.owner.tenant, target.bundle_id, target.digest)
-    if found is not None:
-        is_workflow = found.workflow_version is not None
-        pinned = PinnedBundle(bundle_id=found.bundle_id, digest=found.digest, is_workflow=is_workflow)
+    bundle = uow.find_bundle(schedule.owner.tenant, target.bundle_id, target.digest)
+    if bundle is not None:
+        is_workflow = bundle.workflow_version is not None
+        pinned = PinnedBundle(bundle_id=bundle.bundle_id, digest=bundle.digest, is_workflow=is_workflow)
         row.own = uow.pack(replace(own or Overrides(), bundle=pinned).to_document())
 
 
@@ -55,13 +55,13 @@ def users(uow: UnitOfWork, tenant: str, bundle_id: str | None, digests: Collecti
     The schedule that carries runs without a schedule is none of them, but its occurrences are.
     """
     named = [*([] if bundle_id is None else [bundle_id]), *sorted(digests)]
-    found = {
+    ids = {
         schedule_id
         for name in named
         for schedule_id in uow.workflows.schedules_using(tenant, UsedKind.BUNDLE, name, MAX_USERS)
     }
-    if found:
-        return sorted(found)[:MAX_USERS]
+    if ids:
+        return sorted(ids)[:MAX_USERS]
     pinned = ((one, uow.read_overrides(own)) for one, own in uow.overrides_of_bundles(tenant))
     rows = [one for one, own in pinned if own is not None and own.bundle is not None and own.bundle.digest in digests]
     return sorted(rows)[:MAX_USERS]

@@ -31,8 +31,8 @@ def emit(
     uow: UnitOfWork, tenant: str, events: Sequence[Event], *, user: str = "", limits: Sequence[Quota] = ()
 ) -> list[bool]:
     """Store events, in their order; False where the id is known, and QuotaExceeded if the others do not fit."""
-    known = uow.known_event_ids(tenant, [one.event_id for one in events])
-    if limits and (new := {one.event_id for one in events} - known):
+    stored_ids = uow.known_event_ids(tenant, [one.event_id for one in events])
+    if limits and (new := {one.event_id for one in events} - stored_ids):
         quotas.check_queue(uow, limits, Owner(tenant=tenant, user=user), 1)
         quotas.take_events(uow, limits, tenant, user, len(new))
     now, newest = uow.now(), uow.newest_moment(tenant)
@@ -40,9 +40,9 @@ def emit(
         newest = _set_back(uow, tenant, now)
     answers, added = [], []
     for event in events:
-        answers.append(event.event_id not in known)
+        answers.append(event.event_id not in stored_ids)
         if answers[-1]:
-            known.add(event.event_id)
+            stored_ids.add(event.event_id)
             newest = max(now, newest + 1)
             added.append(replace(event, emitted=newest))
     if added:
@@ -137,7 +137,7 @@ class _Pages:
     def add(self, stream: EventStream, events: Sequence[ReadEvent]) -> None:
         """Add the first events of a tenant, as many as fit; the first of them from its cursor on.
 
-        Listeners are looked up in portions, each as large as all before, so that few are looked up in vain.
+        Listeners are looked up in portions, each as large as all before, so that few lookups are wasted.
         """
         listeners = _Listeners(self._uow, stream.tenant, self._room + 1)
         begin, done = stream.cursor, 0

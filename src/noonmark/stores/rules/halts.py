@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 def set_halt(uow: UnitOfWork, halt: Halt, most: int) -> int | None:
     """Store a halt, and ask what it covers to stop; returns how many that are. None if there are too many halts."""
-    known = uow.halts(halt.tenant)
-    if len(known) >= most or any(one.halt_id == halt.halt_id for one in known):
+    halts = uow.halts(halt.tenant)
+    if len(halts) >= most or any(one.halt_id == halt.halt_id for one in halts):
         return None
     uow.add_halt(halt)
     rows = uow.begun_rows(halt.tenant)

@@ -47,7 +47,7 @@ class MarkRow(Marked, Protocol):
 
     @property
     def detail(self) -> str:
-        """What is known beside its reason."""
+        """Facts beside its reason."""
 
     @property
     def missed_count(self) -> int:

@@ -25,7 +25,7 @@ def put(uow: UnitOfWork, proposal: Proposal, *, most: int, note: AuditEntry) -> 
     """
     tenant, records = proposal.owner.tenant, uow.proposals
     before = records.find(tenant, proposal.schedule_id)
-    # One about a schedule that had this id and was deleted since stands in nobody's way.
+    # One about a deleted schedule that had this id does not count.
     if before is not None and (before.uid == proposal.uid or ProposedAction.CREATE in {before.action, proposal.action}):
         return False
     if proposal.action is ProposedAction.CREATE and uow.known_ids({(tenant, proposal.schedule_id)})[0]:
@@ -86,8 +86,8 @@ def deny_change(uow: UnitOfWork, tenant: str, schedule_id: str, proposal_id: str
 def expire(uow: UnitOfWork, proposal: Proposal, *, now: Micros) -> Plan | None:
     """End a proposal that nobody decided in time; returns the plan that stores a proposed schedule as deleted."""
     tenant, note = proposal.owner.tenant, expiry_note(proposal, now=now)
-    known = uow.proposals.find(tenant, proposal.schedule_id)
-    if known is None or known.proposal_id != proposal.proposal_id:
+    current = uow.proposals.find(tenant, proposal.schedule_id)
+    if current is None or current.proposal_id != proposal.proposal_id:
         return None  # decided a moment ago
     if proposal.action is ProposedAction.CREATE:
         try:

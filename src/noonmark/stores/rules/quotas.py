@@ -41,7 +41,7 @@ def take_events(uow: UnitOfWork, quotas: Sequence[Quota], tenant: str, user: str
 
 
 def check_queue(uow: UnitOfWork, quotas: Sequence[Quota], owner: Owner, count: int) -> None:
-    """QuotaExceeded if so many more occurrences of the schedules of an owner may not wait."""
+    """QuotaExceeded if that many more occurrences of the schedules of an owner may not wait."""
     for quota in quotas:
         if quota.resource is Resource.QUEUED:
             user = owner.user if quota.scope is Scope.USER else None

@@ -171,11 +171,13 @@ class Row:
         if self.stop != Reason.HALTED:
             return detail
         try:
-            known = json.loads(self.detail or "{}")
+            document = json.loads(self.detail or "{}")
         except ValueError:  # damaged
             return detail
-        kept = {name: known[name] for name in HALT_FACTS if name in known} if isinstance(known, dict) else {}
-        return json.dumps(json.loads(detail or "{}") | kept, sort_keys=True) if kept else detail
+        halt_facts = (
+            {name: document[name] for name in HALT_FACTS if name in document} if isinstance(document, dict) else {}
+        )
+        return json.dumps(json.loads(detail or "{}") | halt_facts, sort_keys=True) if halt_facts else detail
 
     def give_back(self) -> None:
         """End the lease, and any request to stop."""

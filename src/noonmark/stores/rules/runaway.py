@@ -65,7 +65,7 @@ def count_result(uow: UnitOfWork, state: ScheduleState, run: Run, limit: int) ->
 
 
 def stop(uow: UnitOfWork, state: ScheduleState, breach: Breach) -> None:
-    """Let nothing of a schedule start until it is resumed."""
+    """Pause a schedule: nothing of it starts until it is resumed."""
     _put(uow, state, replace(counted_of(uow, state) or Counted(since=uow.now()), stopped=breach.text))
 
 

@@ -128,21 +128,21 @@ def put_mob(uow: UnitOfWork, mob: Mob, sessions: Sequence[Session]) -> bool:
         return False
     records.add_mob(replace(mob, created=mob.created or now, updated=mob.updated or now))
     for session in sessions:
-        known = records.find(session.tenant, session.session_id)
-        if known is not None and known.user != session.user:
-            records.remove(known)
-            known = None
-        if known is None:
+        stored = records.find(session.tenant, session.session_id)
+        if stored is not None and stored.user != session.user:
+            records.remove(stored)
+            stored = None
+        if stored is None:
             records.add(_new(uow, session))
         else:
             records.change(
                 replace(
                     session,
-                    turn=known.turn,
-                    messages=known.messages,
-                    bytes=known.bytes,
-                    usage=known.usage,
-                    created=known.created,
+                    turn=stored.turn,
+                    messages=stored.messages,
+                    bytes=stored.bytes,
+                    usage=stored.usage,
+                    created=stored.created,
                     updated=now,
                 )
             )

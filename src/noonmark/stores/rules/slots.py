@@ -125,11 +125,11 @@ def free_keys_of_suspended(uow: UnitOfWork, row: Row) -> None:
     """Give back what a run that suspends does not use, but not the key of its flow: that is busy until its end."""
     held = _held(uow, row)
     keys = [key for number in held if (key := uow.concurrency_key_of(number)) is not None]
-    kept = [key.key for key in keys if is_flow_key(key.name)]
-    if held and held != kept:
-        row.place, row.other_keys = next(iter(kept), None), None
+    flow_keys = [key.key for key in keys if is_flow_key(key.name)]
+    if held and held != flow_keys:
+        row.place, row.other_keys = next(iter(flow_keys), None), None
         uow.changed(row)
-        _free(uow, [number for number in held if number not in kept])
+        _free(uow, [number for number in held if number not in flow_keys])
 
 
 def hold(uow: UnitOfWork, rows: Iterable[Row]) -> None:
@@ -161,8 +161,8 @@ def hand_over_keys(uow: UnitOfWork, keys: Iterable[int | None]) -> None:
 
     A row that also needs a key without a free place moves to the line of that key, and its place goes to the next.
     """
-    found = (None if number is None else uow.concurrency_key_of(number) for number in dict.fromkeys(keys))
-    lines = [key for key in found if key is not None]
+    concurrency_keys = (None if number is None else uow.concurrency_key_of(number) for number in dict.fromkeys(keys))
+    lines = [key for key in concurrency_keys if key is not None]
     while lines:
         firsts = [(row, key) for key in lines if (row := _first_for_key(uow, key)) is not None]
         if not firsts:

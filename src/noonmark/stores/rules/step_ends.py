@@ -151,12 +151,12 @@ def end_waits(uow: UnitOfWork, events: Sequence[tuple[str, Event]]) -> None:
     fields = uow.workflows.wait_fields({(tenant, event.event_type) for tenant, event in events})
     if not fields:
         return
-    asked = [(event, _questions(tenant, event, fields)) for tenant, event in events]
-    waits: dict[WaitQuestion, list[StepWait]] = {one: [] for _, questions in asked for one in questions}
+    event_questions = [(event, _questions(tenant, event, fields)) for tenant, event in events]
+    waits: dict[WaitQuestion, list[StepWait]] = {one: [] for _, questions in event_questions for one in questions}
     for wait in uow.workflows.waits(waits) if waits else ():
         waits[(wait.tenant, wait.event_type), wait.own].append(wait)
     met: dict[tuple[int, str], tuple[StepWait, Event]] = {}
-    for event, questions in asked:
+    for event, questions in event_questions:
         for wait in (wait for one in questions for wait in waits[one]):
             if wait.after < event.emitted and _matches(wait, event):
                 met.setdefault((wait.key, wait.step_id), (wait, event))

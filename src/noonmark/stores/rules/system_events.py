@@ -35,9 +35,11 @@ def publish(uow: UnitOfWork) -> None:
     owned = [(tenants.get(fact.state.schedule, ""), fact) for fact in facts]
     topics = {(tenant, str(event)) for tenant, event in {(tenant, fact.event) for tenant, fact in owned}}
     subscribed = uow.subscribed(topics | {(tenant, event.event_type) for tenant, event in others})
-    heard = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
+    subscribed_events = [(tenant, fact) for tenant, fact in owned if (tenant, fact.event) in subscribed]
     published: dict[str, list[Event]] = {}
-    for (tenant, _), event in zip(heard, _events(uow, [fact for _, fact in heard]), strict=True):
+    for (tenant, _), event in zip(
+        subscribed_events, _events(uow, [fact for _, fact in subscribed_events]), strict=True
+    ):
         if event is not None:
             published.setdefault(tenant, []).append(event)
     for tenant, event in others:
@@ -88,7 +90,7 @@ def _events(uow: UnitOfWork, facts: list[Fact]) -> list[Event | None]:
 
 
 def _event(uow: UnitOfWork, fact: Fact, schedule: Schedule) -> Event | None:
-    """The event of a fact; None if nobody is told of it, or its causation chain is too long."""
+    """The event of a fact; None if no schedule subscribes to it, or its causation chain is too long."""
     if fact.alert is not None:
         return system_events.of_rate(schedule, fact.alert)
     if fact.breach is not None:

@@ -156,11 +156,11 @@ class UnitOfWork(ABC):
     # Values
 
     @abstractmethod
-    def pack(self, value: object) -> Any:  # noqa: ANN401 - whatever the store holds
+    def pack(self, value: object) -> Any:
         """A JSON value as the store holds it."""
 
     @abstractmethod
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401 - likewise
+    def unpack(self, stored: Any, column: str) -> object:
         """The JSON value of what the store holds; raises `Unreadable`."""
 
     # Rows

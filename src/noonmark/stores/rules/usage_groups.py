@@ -21,10 +21,10 @@ def usage_groups(calls: Iterable[Call], by: UsageBy, limit: int) -> list[UsageGr
     groups: defaultdict[str | None, _Group] = defaultdict(_Group)
     for call in calls:
         groups[_key(by, call)].add(call)
-    found = [one.to_usage(by, key) for key, one in groups.items()]
+    result = [one.to_usage(by, key) for key, one in groups.items()]
     if by is UsageBy.DAY:
-        return sorted(found, key=lambda one: one.key or "")[:limit]
-    return sorted(found, key=lambda one: (-(one.usage.cost or 0), one.key or ""))[:limit]
+        return sorted(result, key=lambda one: one.key or "")[:limit]
+    return sorted(result, key=lambda one: (-(one.usage.cost or 0), one.key or ""))[:limit]
 
 
 class _Group:

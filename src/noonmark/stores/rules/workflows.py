@@ -36,15 +36,15 @@ def put_version(
     """Store a version, or find the equal one; None if there are too many workflows."""
     records, tenant, workflow_id = uow.workflows, version.tenant, version.workflow_id
     newest = records.version(tenant, workflow_id)
-    known = newest if number is None else records.version(tenant, workflow_id, number, deleted=True)
-    if known is not None and known.digest == version.digest and known.deleted is None:
-        return known
-    if known is not None and number is not None and known.digest != version.digest:
+    version_record = newest if number is None else records.version(tenant, workflow_id, number, deleted=True)
+    if version_record is not None and version_record.digest == version.digest and version_record.deleted is None:
+        return version_record
+    if version_record is not None and number is not None and version_record.digest != version.digest:
         raise Conflict(f"version {number} of workflow {workflow_id} is another definition", field="version")
     if newest is None and most is not None and records.count(tenant) >= most:
         return None
-    if known is not None and number is not None:
-        stored = replace(known, deleted=None)
+    if version_record is not None and number is not None:
+        stored = replace(version_record, deleted=None)
     else:
         last = records.version(tenant, workflow_id, deleted=True)
         following = 1 if last is None else last.version + 1

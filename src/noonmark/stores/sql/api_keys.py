@@ -22,8 +22,8 @@ _CHECK = RowCheck("api_keys", COLUMNS)
 _ANY = "SELECT 1 FROM api_keys LIMIT 1"
 _TAKEN = "SELECT 1 FROM api_keys WHERE key_id = ?"
 _COUNT = "SELECT count(*) FROM api_keys WHERE tenant = ? AND revoked IS NULL"
-_ONE = f"SELECT {_SELECTED} FROM api_keys WHERE key_id = ?"  # noqa: S608 - our own text
-_PAGE = f"SELECT {_SELECTED} FROM api_keys WHERE %s ORDER BY created, key_id LIMIT ?"  # noqa: S608 - likewise
+_ONE = f"SELECT {_SELECTED} FROM api_keys WHERE key_id = ?"
+_PAGE = f"SELECT {_SELECTED} FROM api_keys WHERE %s ORDER BY created, key_id LIMIT ?"
 _AFTER = "(created > ? OR (created = ? AND key_id > ?))"
 _REVOKE = "UPDATE api_keys SET revoked = ? WHERE key_id = ?"
 _USE = "UPDATE api_keys SET used = ? WHERE key_id = ? AND (used IS NULL OR used < ?)"

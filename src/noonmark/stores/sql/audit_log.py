@@ -55,7 +55,7 @@ def newest(
         where = f"{where} AND {_CHANGES}"
     if before is not None:
         where = f"{where} AND key < ?"
-    inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"  # noqa: S608 - our own text
+    inner = f"(SELECT {_SELECTED} FROM notes WHERE {where} ORDER BY key DESC LIMIT ?)"
     rows = session.gather(_SELECTED, inner, *values, *([] if before is None else [before]), limit)
     return readable(rows)
 
@@ -117,10 +117,10 @@ def _note(columns: tuple[Any, ...]) -> AuditEntry:
 def _read_changes(text: str | None) -> list[Any] | None:
     """What changed of a schedule, unless it is damaged."""
     try:
-        found = from_json(text, "changes")
+        changes = from_json(text, "changes")
     except Unreadable:
         return None
-    return found if isinstance(found, list) else None
+    return changes if isinstance(changes, list) else None
 
 
 def _storable(text: str | None) -> str | None:

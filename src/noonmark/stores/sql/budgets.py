@@ -60,16 +60,16 @@ _COUNTER = """
 COVERING = f"""
     SELECT {_SELECTED} FROM ROWS(text, text) AS j
     CROSS JOIN budgets ON budgets.tenant = ? AND budgets.scope = j.c0 AND budgets.scope_id = j.c1 {_COUNTER}
-"""  # noqa: S608 - our own text
+"""
 PAGE = f"""
     SELECT {_SELECTED} FROM budgets {_COUNTER} WHERE budgets.tenant = ? AND {{more}}
     ORDER BY budgets.scope, budgets.scope_id, budgets.period LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 _OF_KEY = "tenant = ? AND scope = ? AND scope_id = ? AND period = ?"
-_BUDGET = f"SELECT {', '.join(BUDGET_COLUMNS)} FROM budgets WHERE {_OF_KEY}"  # noqa: S608 - likewise
-_DELETE_BUDGET = f"DELETE FROM budgets WHERE {_OF_KEY}"  # noqa: S608 - likewise
-_DELETE_COUNTERS = f"DELETE FROM budget_counters WHERE {_OF_KEY}"  # noqa: S608 - likewise
-_ALL_CALLS = f"SELECT {', '.join(CALL_COLUMNS)} FROM model_calls"  # noqa: S608 - likewise
+_BUDGET = f"SELECT {', '.join(BUDGET_COLUMNS)} FROM budgets WHERE {_OF_KEY}"
+_DELETE_BUDGET = f"DELETE FROM budgets WHERE {_OF_KEY}"
+_DELETE_COUNTERS = f"DELETE FROM budget_counters WHERE {_OF_KEY}"
+_ALL_CALLS = f"SELECT {', '.join(CALL_COLUMNS)} FROM model_calls"
 CALL = f"{_ALL_CALLS} WHERE tenant = ? AND call_id = ?"
 NOT_MADE = f"{_ALL_CALLS} WHERE tenant = ? AND occurrence_id = ? AND is_settled = 0 AND is_made = 0"
 _DELETE_CALL = "DELETE FROM model_calls WHERE tenant = ? AND call_id = ?"
@@ -82,8 +82,8 @@ _SUMS = """
 RUN_SPEND = f"""
     SELECT {_SUMS}, CAST(coalesce(sum(CASE WHEN is_settled = 1 THEN model_calls ELSE 1 END), 0) AS bigint)
     FROM model_calls WHERE (occurrence_id = ? OR whole_id = ?) AND tenant = ?
-"""  # noqa: S608 - likewise
-SPENT = f"SELECT {_SUMS} FROM model_calls WHERE tenant = ? AND called >= ? AND {{owner}}"  # noqa: S608 - likewise
+"""
+SPENT = f"SELECT {_SUMS} FROM model_calls WHERE tenant = ? AND called >= ? AND {{owner}}"
 _OWNER_COLUMNS = {
     BudgetScope.USER: "username",
     BudgetScope.SCHEDULE: "schedule_id",
@@ -112,11 +112,11 @@ _GROUP_BY = {
 USAGE = f"""
     SELECT {{by}} AS name, {_GROUPED} FROM model_calls WHERE tenant = ? AND called >= ? AND called < ? {{more}}
     GROUP BY {{by}} ORDER BY {{order}} LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 RUN_USAGE = f"""
     SELECT {", ".join(_USAGE)}, cost, model, provider FROM model_calls
     WHERE (occurrence_id = ? OR whole_id = ?) AND is_settled = 1 ORDER BY called, call_id
-"""  # noqa: S608 - likewise
+"""
 COSTS_OF_RUNS = """
     SELECT coalesce(sum(cost), 0), count(CASE WHEN model_calls.tenant IS NOT NULL AND cost IS NULL THEN 1 END)
     FROM (
@@ -138,7 +138,7 @@ SPEND_BY_HOUR = f"""
     SELECT (CAST(? AS bigint) - called) / {HOUR}, CAST(sum(cost) AS bigint) FROM model_calls
     WHERE tenant = ? AND schedule_id = ? AND called > ? AND called <= ? AND is_settled = 1
     GROUP BY 1 HAVING sum(cost) > 0 ORDER BY 1
-"""  # noqa: S608 - likewise
+"""
 PRUNE = """
     DELETE FROM model_calls WHERE (tenant, call_id) IN (
         SELECT tenant, call_id FROM model_calls WHERE is_settled = 1 AND called < ? ORDER BY called LIMIT ?
@@ -258,9 +258,9 @@ class BudgetRecords(rules.BudgetRecords):
 
     def _covering(self, tenant: str, covering: Collection[Owner], at: Micros) -> list[tuple[Counter, bool]]:
         """The counters of these owners' budgets, and whether each is stored."""
-        asked = [(str(scope), scope_id) for scope, scope_id in covering]
-        rows = self._session.query(COVERING, asked, tenant, *_starts(at))
-        order = {owner: place for place, owner in enumerate(asked)}
+        owners = [(str(scope), scope_id) for scope, scope_id in covering]
+        rows = self._session.query(COVERING, owners, tenant, *_starts(at))
+        order = {owner: place for place, owner in enumerate(owners)}
         rows.sort(key=lambda columns: (order[columns[1], columns[2]], str(columns[3])))
         return [self._counter(columns, at) for columns in rows]
 

@@ -39,14 +39,14 @@ _KEEP = """
     UPDATE bundles SET bundle_id = ?, digest = ?, manifest = ?, size = ?, files = ?, username = ?, source = ?,
     pushed = ?, workflow_version = ? WHERE key = ?
 """
-_ONE = f"SELECT {_SELECTED} FROM bundles WHERE key = ?"  # noqa: S608 - our own text
-_FOUND = f"SELECT {_SELECTED} FROM bundles WHERE %s AND pushed IS NOT NULL ORDER BY pushed DESC LIMIT ?"  # noqa: S608 - likewise
+_ONE = f"SELECT {_SELECTED} FROM bundles WHERE key = ?"
+_FOUND = f"SELECT {_SELECTED} FROM bundles WHERE %s AND pushed IS NOT NULL ORDER BY pushed DESC LIMIT ?"
 _PAGE = f"""
     SELECT {_SELECTED} FROM bundles AS one WHERE tenant = ? AND bundle_id > ? AND pushed = (
         SELECT max(pushed) FROM bundles AS other
         WHERE other.tenant = one.tenant AND other.bundle_id = one.bundle_id AND other.pushed IS NOT NULL
     ) ORDER BY bundle_id LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 _KEYS = "SELECT key, digest FROM bundles WHERE tenant = ? AND bundle_id = ? AND pushed IS NOT NULL"
 _TENANTS = "SELECT DISTINCT tenant FROM bundles WHERE pushed IS NULL AND created < ? OR pushed < ?"
 _UNFINISHED = """
@@ -65,30 +65,30 @@ def add_chunk(
 ) -> None:
     """Store a chunk of a push; the first begins it."""
     check_bytes(limits, stored_bytes(session, tenant), len(data))
-    found = session.query(_OF_CONTENT, tenant, content_id)
-    if number == 0 and not found:
+    rows = session.query(_OF_CONTENT, tenant, content_id)
+    if number == 0 and not rows:
         [key] = session.numbers("bundles", 1)
         session.execute(_BEGIN, key, tenant, content_id, session.now())
-    elif not found or found[0][1] is not None:
+    elif not rows or rows[0][1] is not None:
         raise NotFound("the push of this bundle was dropped; push it again")
     else:
-        key = found[0][0]
+        key = rows[0][0]
     session.execute(_ADD, key, number, data)
     session.execute(_GROW, len(data), key)
 
 
 def chunk(session: Session, tenant: str, content_id: str, number: int) -> bytes | None:
     """One chunk of an archive."""
-    found = session.query(_CHUNK, tenant, content_id, number)
-    return bytes(found[0][0]) if found and isinstance(found[0][0], bytes | memoryview) else None
+    rows = session.query(_CHUNK, tenant, content_id, number)
+    return bytes(rows[0][0]) if rows and isinstance(rows[0][0], bytes | memoryview) else None
 
 
 def keep(session: Session, bundle: Bundle) -> Bundle | None:
     """Make a push the newest archive of its id; None if it is unknown."""
-    found = session.query(_OF_CONTENT, bundle.tenant, bundle.content_id)
-    if not found or found[0][1] is not None:
+    rows = session.query(_OF_CONTENT, bundle.tenant, bundle.content_id)
+    if not rows or rows[0][1] is not None:
         return None
-    key = found[0][0]
+    key = rows[0][0]
     [(newest,)] = session.query(_NEWEST, bundle.tenant, bundle.bundle_id)
     pushed = session.now() if newest is None else max(session.now(), newest + 1)
     same = session.query(_SAME, bundle.tenant, bundle.bundle_id, bundle.digest)
@@ -113,8 +113,8 @@ def find(session: Session, tenant: str, bundle_id: str | None, digest: str | Non
     """The newest archive of an id, or with a digest."""
     wanted = {"tenant": tenant, "bundle_id": bundle_id, "digest": digest}
     given = {name: value for name, value in wanted.items() if value is not None}
-    found = session.query(_FOUND % " AND ".join(f"{name} = ?" for name in given), *given.values(), 1)
-    return next(iter(readable(found)), None)
+    rows = session.query(_FOUND % " AND ".join(f"{name} = ?" for name in given), *given.values(), 1)
+    return next(iter(readable(rows)), None)
 
 
 def page(session: Session, tenant: str, limit: int, after: str | None) -> list[Bundle]:
@@ -129,12 +129,12 @@ def versions(session: Session, tenant: str, bundle_id: str, limit: int) -> list[
 
 def delete(session: Session, tenant: str, bundle_id: str, users: Users) -> list[str] | None:
     """Delete the archives of an id, unless something uses one; returns the ids of what does."""
-    found = session.query(_KEYS, tenant, bundle_id)
-    if not found:
+    rows = session.query(_KEYS, tenant, bundle_id)
+    if not rows:
         return None
-    if used := users(tenant, bundle_id, {digest for _, digest in found}):
+    if used := users(tenant, bundle_id, {digest for _, digest in rows}):
         return used
-    _remove(session, [key for key, _ in found])
+    _remove(session, [key for key, _ in rows])
     return []
 
 
@@ -173,7 +173,7 @@ def _remove(session: Session, keys: Collection[int]) -> None:
 
 def readable(rows: Sequence[Values]) -> list[Bundle]:
     """The bundles that can be read."""
-    found = []
+    bundles = []
     for columns in rows:
         tenant, content_id, bundle_id, digest, manifest, size, files, user, source, created, pushed, version = columns
         if _CHECK.problems(columns) or None in (bundle_id, digest, manifest):
@@ -183,7 +183,7 @@ def readable(rows: Sequence[Values]) -> list[Bundle]:
         except (ValueError, RecursionError):
             continue
         if isinstance(document, dict):
-            found.append(
+            bundles.append(
                 Bundle(
                     tenant=tenant,
                     bundle_id=bundle_id,
@@ -199,4 +199,4 @@ def readable(rows: Sequence[Values]) -> list[Bundle]:
                     workflow_version=version,
                 )
             )
-    return found
+    return bundles

@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 IS_READY = "phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = {route}"
 IS_LEASED = "lease_end IS NOT NULL AND occurrences.route = {route}"
-FIRST_READY = f"(SELECT ready FROM occurrences WHERE {IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"  # noqa: S608 - our own text
+FIRST_READY = f"(SELECT ready FROM occurrences WHERE {IS_READY.format(route='j.value')} ORDER BY ready LIMIT 1)"
 FIRST_LEASED = (
-    f"(SELECT lease_end FROM occurrences WHERE {IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"  # noqa: S608 - likewise
+    f"(SELECT lease_end FROM occurrences WHERE {IS_LEASED.format(route='j.value')} ORDER BY lease_end LIMIT 1)"
 )
 # A value for each row, not a condition: PostgreSQL might read all schedules to see which of them are missing.
 STRAY = "(SELECT s.schedule FROM schedule_states AS s WHERE s.schedule = occurrences.schedule) IS NULL"
 DUE_ROUTES = f"""
     SELECT value FROM EACH(text) AS j WHERE {FIRST_READY} <= ? UNION ALL
     SELECT value FROM EACH(text) AS j WHERE {FIRST_LEASED} <= ?
-"""  # noqa: S608 - likewise
+"""
 _NAMES = """
     nominal, id, key, schedule, version, phase, revision, origin, route, due, first_due, attempt, fence, reason, detail,
     missed_count, missed_first, missed_last, caught_up, losses, waiting_for, holds_slot, stop, deadline, payload, own,
@@ -59,18 +59,18 @@ READY = f"""
     SELECT ready AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE occurrences.{IS_READY.format(route="?")} AND ready <= ? ORDER BY ready, nominal, key LIMIT ?
     /* quick: occurrences */
-"""  # noqa: S608 - likewise
+"""
 EXPIRED = f"""
     SELECT lease_end AS time, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE {IS_LEASED.format(route="?")} AND lease_end <= ? ORDER BY lease_end, nominal, key LIMIT ?
     /* quick: occurrences */
-"""  # noqa: S608 - likewise
-DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"  # noqa: S608 - likewise
+"""
+DUE = f"(SELECT * FROM ({READY}) AS ready_ones UNION ALL SELECT * FROM ({EXPIRED}) AS expired_ones)"
 ONE = f"""
     SELECT 0, {COLUMNS} FROM occurrences CROSS JOIN schedule_states USING (schedule)
     WHERE id = ? AND route IN EACH(text)
     AND ((occurrences.phase = 'pending' AND held = 0 AND ready <= ?) OR lease_end <= ?) /* quick: occurrences */
-"""  # noqa: S608 - likewise
+"""
 # Each step finds the next route after the one before, so that the cost follows the routes and not the rows.
 _ROUTES = """
     WITH RECURSIVE found(route) AS (
@@ -147,7 +147,7 @@ STRETCH = "(ready >> 25)"
 """The stretch of time, of about half a minute, in which a row can first be claimed; as the index has it."""
 
 _IS_READY = "occurrences.phase = 'pending' AND held = 0 AND ready IS NOT NULL AND occurrences.route = :route"
-_IN_STRETCH = f"SELECT {{}} FROM occurrences WHERE {_IS_READY} AND {STRETCH} = "  # noqa: S608 - our own text
+_IN_STRETCH = f"SELECT {{}} FROM occurrences WHERE {_IS_READY} AND {STRETCH} = "
 _OWNER, _READY, _KEY = (_IN_STRETCH.format(column) for column in ("owner", "ready", "key"))
 _LAST = "CAST(:until AS bigint) >> 25"
 OWNERS = f"""
@@ -171,19 +171,19 @@ OWNERS = f"""
     WHERE owner IS NOT NULL AND NOT owner IN EACH(bigint)
     AND (stretch < {_LAST} OR :until >= ({_READY} stretch AND owner = owners.owner ORDER BY ready LIMIT 1))
     GROUP BY owner ORDER BY owner LIMIT :limit
-"""  # noqa: S608 - likewise
+"""
 FAIR_READY = f"""
     SELECT (SELECT group_concat(key) FROM (
         {_KEY} j.c1 AND owner = j.c0 AND ready <= :until ORDER BY ready, nominal, key LIMIT :each
     ) AS first_ones) FROM ROWS(bigint, bigint) AS j
-"""  # noqa: S608 - likewise
+"""
 FAIR_EXPIRED = f"""
     SELECT key FROM (
         SELECT key, row_number() OVER (PARTITION BY owner ORDER BY lease_end, nominal, key) AS place
         FROM occurrences WHERE lease_end IS NOT NULL AND route = :route AND lease_end <= :now
         AND owner BETWEEN 0 AND {MAX_OWNER} AND NOT owner IN EACH(bigint)
     ) AS expired WHERE place <= :each
-"""  # noqa: S608 - likewise
+"""
 # Another node may have taken one of them by now.
 TAKEN = f"""
     SELECT coalesce(lease_end, ready) AS time, {COLUMNS}, occurrences.owner AS owner
@@ -191,7 +191,7 @@ TAKEN = f"""
     WHERE key IN EACH(bigint) AND (
         (occurrences.phase = 'pending' AND held = 0 AND ready <= :until) OR lease_end <= :now
     ) /* quick: occurrences */
-"""  # noqa: S608 - likewise
+"""
 _PARAMETERS = re.compile(r":(?P<name>\w+)|EACH\(|ROWS\(")
 
 
@@ -201,10 +201,10 @@ def due_in_turn(
     """The rows that a claim may take of each owner, in its order."""
     after = -1 if shares.after is None else shares.after.number
     besides = [one.number for one in shares.besides]
-    known = {"now": now, "until": until, "each": shares.each, "limit": limit, "steps": STEPS}
+    common = {"now": now, "until": until, "each": shares.each, "limit": limit, "steps": STEPS}
     keys: list[int] = []
     for route in due_routes(session, routes, now=now, until=until):
-        parameters = {**known, "route": route}
+        parameters = {**common, "route": route}
         keys += [key for (key,) in _ask(session, FAIR_EXPIRED, parameters, besides)]
         owners: list[Values] = []
         for first, last in ((after + 1, MAX_OWNER), (0, after)):
@@ -213,20 +213,20 @@ def due_in_turn(
         for (listed,) in _ask(session, FAIR_READY, parameters, owners) if owners else ():
             keys += [int(key) for key in str(listed).split(",")] if listed else []
     lines: dict[int, list[Found]] = {}
-    for *columns, owner in _ask(session, TAKEN, known, keys, f"{GATHERED}, owner") if keys else ():
+    for *columns, owner in _ask(session, TAKEN, common, keys, f"{GATHERED}, owner") if keys else ():
         lines.setdefault(owner, []).append(columns)
     ring = sorted(lines, key=lambda owner: (owner <= after, owner))
     return rounds([sorted(lines[owner], key=turn)[: shares.each] for owner in ring], limit)
 
 
 def _ask(
-    session: Session, text: str, known: dict[str, Any], listed: list[Any], columns: str | None = None
+    session: Session, text: str, named: dict[str, Any], listed: list[Any], columns: str | None = None
 ) -> list[Values]:
     """Query with named parameters, and one that is a list; with columns, for many rows at once."""
     parameters: list[Any] = []
 
     def put(match: re.Match[str]) -> str:
-        parameters.append(known[match["name"]] if match["name"] else listed)
+        parameters.append(named[match["name"]] if match["name"] else listed)
         return "?" if match["name"] else match[0]
 
     numbered = _PARAMETERS.sub(put, text)
@@ -252,7 +252,7 @@ STRAYS = f"""
     WHERE phase = 'pending' AND held = 0 AND ready IS NOT NULL AND route IN EACH(text) AND ready <= ? AND {STRAY}
     UNION SELECT key FROM occurrences
     WHERE lease_end IS NOT NULL AND route IN EACH(text) AND lease_end <= ? AND {STRAY}
-"""  # noqa: S608 - our own text
+"""
 _END_STRAYS = """
     UPDATE occurrences SET phase = 'delivery_failed', reason = 'unreadable', detail = ?, ended = ?, ready = NULL,
         lease_end = NULL, node = NULL, stop = NULL, deadline = NULL, waiting_for = NULL, holds_slot = 0, held = 0
@@ -371,7 +371,7 @@ def _take_over(uow: UnitOfWork, key: int, node: str, *, now: Micros, until: Micr
     """Lease a row whose delivery was lost with its node."""
     row = uow.row_of_key(key)
     if row is None or row.damage is not None:
-        raise Unreadable("its row is not there" if row is None else str(row.damage))
+        raise Unreadable("its row is missing" if row is None else str(row.damage))
     lease_row(uow, row, node, now=now, until=until)
 
 
@@ -395,5 +395,5 @@ def end_orphans(session: Session, routes: Collection[str], *, now: Micros, until
 def end_orphan_rows(session: Session, keys: Sequence[int]) -> None:
     """End rows that belong to no schedule."""
     if keys:
-        detail = to_detail({"problem": "schedule is that of no schedule"})
+        detail = to_detail({"problem": "its schedule does not exist"})
         session.execute(_END_STRAYS, detail, session.now(), list(keys))

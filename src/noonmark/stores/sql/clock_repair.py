@@ -34,12 +34,12 @@ NEWEST = f"""
         SELECT max(lease_end) FROM occurrences WHERE {_IS_LEASED} AND lease_end < ? UNION ALL
         SELECT max(noted) FROM notes WHERE noted < ?
     ) AS times
-"""  # noqa: S608 - our own text
+"""
 _DUE_SINCE = f"""
     SELECT min(time) FROM (
         SELECT {FIRST_READY} AS time FROM EACH(text) AS j UNION ALL SELECT {FIRST_LEASED} FROM EACH(text) AS j
     ) AS times
-"""  # noqa: S608 - our own text
+"""
 _AHEAD = """
     FROM schedule_states
     WHERE watermark > ? AND uid > ? AND phase <> 'deleted' AND fault IS NULL ORDER BY uid LIMIT ?
@@ -108,7 +108,7 @@ def repair(session: Session, *, now: Micros, after: Micros, lease: Micros) -> in
     count += len(planned)
     for table, key, column in _TIMES:
         rows = session.query(
-            f"UPDATE {table} SET {column} = ? WHERE {column} > ? RETURNING {key}",  # noqa: S608 - our own names
+            f"UPDATE {table} SET {column} = ? WHERE {column} > ? RETURNING {key}",
             now,
             after,
         )
@@ -119,7 +119,7 @@ def repair(session: Session, *, now: Micros, after: Micros, lease: Micros) -> in
 
 def _set(session: Session, condition: str, after: Micros, times: dict[str, Micros]) -> int:
     """Set times of the occurrences that meet a condition; returns how many."""
-    query = f"SELECT key FROM occurrences WHERE {condition} /* quick: occurrences */"  # noqa: S608 - our own text
+    query = f"SELECT key FROM occurrences WHERE {condition} /* quick: occurrences */"
     keys = [key for (key,) in session.query(query, after)]
     if keys:
         session.update("occurrences", ("key", *times), [(key, *times.values()) for key in keys])

@@ -36,8 +36,8 @@ _WAITING = f"""
 """
 """Damaged moments are left out: one beyond all times would, once matched, leave none for later events, and a fraction
 cannot be read and would stay first for ever."""
-_LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"  # noqa: S608 - our own text
-_AHEAD = f"SELECT key, emitted FROM events WHERE tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted"  # noqa: S608 - likewise
+_LAST = f"SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= {FURTHEST}"
+_AHEAD = f"SELECT key, emitted FROM events WHERE tenant = ? AND emitted > ? AND emitted <= {FURTHEST} ORDER BY emitted"
 _LAST_UNTIL = "SELECT max(emitted) FROM events WHERE tenant = ? AND emitted <= ?"
 _STREAM = "SELECT newest, matched_until, cursor, matched FROM event_streams WHERE tenant = ?"
 _MATCHED = "SELECT count(*) FROM events WHERE tenant = ? AND emitted <= ?"
@@ -59,7 +59,7 @@ _OLDEST = """
 _FEWER = f"""
     UPDATE event_streams SET matched = CASE WHEN matched BETWEEN j.c1 AND {FURTHEST} THEN matched - j.c1 ELSE 0 END
     FROM ROWS(text, bigint) AS j WHERE tenant = j.c0
-"""  # noqa: S608 - our own text
+"""
 _COUNT = """
     SELECT count(*) FROM events
     WHERE tenant = ? AND emitted <= (SELECT matched_until FROM event_streams WHERE tenant = ?)
@@ -145,7 +145,7 @@ def newest_moment(session: Session, tenant: str, damage: DamageLog | None = None
     sound_until = number(until, ahead)
     newest = max(ahead, sound_until)
     if damage is not None and not is_sound(until, cursor, matched):
-        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be whole numbers")
+        damage.note("event_streams", tenant, "newest, matched_until, cursor and matched must be integers")
     [(matched,)] = session.query(_MATCHED, tenant, sound_until)
     mended = (tenant, newest, sound_until, number(cursor, 0, low=0), matched)
     session.update("event_streams", ("tenant", "newest", "matched_until", "cursor", "matched"), [mended])
@@ -167,7 +167,7 @@ def one(session: Session, tenant: str, event_id: str) -> Event | None:
 
 
 def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
-    """Delete what is old, then what is too much."""
+    """Delete by age, then by number."""
     count = _forget(session, session.query(_OLD, before, limit))
     while count < limit and (fullest := session.query(_FULLEST, keep)):
         [(tenant, _)] = fullest
@@ -185,7 +185,7 @@ def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
 
 def _read(session: Session, where: str, parameters: tuple[Any, ...]) -> list[ReadEvent]:
     """Events, and what is wrong with each, if it cannot be read."""
-    inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"  # noqa: S608 - our own text
+    inner = f"(SELECT {_SELECTED} FROM events WHERE {where})"
     rows = session.gather(_SELECTED, inner, *parameters)
     return [event for columns in rows if (event := to_event(columns)) is not None]
 
@@ -248,7 +248,7 @@ def load_streams(session: Session, tenants: Sequence[str]) -> dict[str, EventStr
         if not is_sound(until, cursor):
             continue
         waiting = session.query(
-            f"SELECT emitted FROM events WHERE {_WAITING}",  # noqa: S608 - our own text
+            f"SELECT emitted FROM events WHERE {_WAITING}",
             tenant,
             until,
             tenants.count(tenant),

@@ -48,7 +48,7 @@ STARTABLE = f"""
         EXISTS (SELECT 1 FROM halts WHERE halts.tenant IN EACH(text)) AS has_halts
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase = 'claimed' AND fence = ? AND place IS NULL /* quick: one, s */
-"""  # noqa: S608 - our own text
+"""
 _START = """
     UPDATE occurrences SET phase = 'dispatching', attempt = attempt + 1, revision = ?, waiting_for = NULL,
         started = ?, late = coalesce(late, CAST(? AS bigint) - first_due), lease_end = ?{takes_slot}
@@ -75,7 +75,7 @@ ENDABLE = f"""
     FROM occurrences AS one CROSS JOIN schedule_states AS s USING (schedule)
     WHERE one.id IN EACH(text) AND one.phase IN ('dispatching', 'awaiting_completion') AND fence = ? AND place IS NULL
         AND holds_slot + 0 = ? /* quick: one, s */
-"""  # noqa: S608 - likewise
+"""
 """The sum keeps the query on the index of ids, away from that of slot holders."""
 END = """
     UPDATE occurrences SET phase = ?, reason = ?, detail = ?, attempt = ?, ended = ?,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("tenant", "halt_id", "halted", "caller", "reason", "labels", "lineage")
 _CHECK = RowCheck("halts", COLUMNS)
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM halts"  # noqa: S608 - our own text
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM halts"
 _ORDER = "ORDER BY halted, halt_id"
 OF_TENANT = f"{_SELECT} WHERE tenant = ? {_ORDER}"
 _ALL = f"{_SELECT} {_ORDER}"

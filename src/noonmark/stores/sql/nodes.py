@@ -25,7 +25,7 @@ _HEARD = f"""
     SELECT {", ".join(COLUMNS)} FROM nodes
     WHERE seen >= ? AND (seen >= ? OR (left_at IS NULL AND lease <> ?))
     ORDER BY name
-"""  # noqa: S608 - our own names
+"""
 _FORGET = "DELETE FROM nodes WHERE seen < ? AND (seen < ? OR left_at IS NOT NULL OR lease = ?)"
 _LEADER = "SELECT term, node, until FROM leadership WHERE key = 1"
 _LEAD = f"""
@@ -36,7 +36,7 @@ _LEAD = f"""
         node = ?,
         until = ?
     WHERE leadership.node IS NULL OR leadership.node = ? OR leadership.until <= ? OR leadership.until > ?
-"""  # noqa: S608 - likewise
+"""
 """No lease is longer than a day: one that ends later is damaged, and would keep every node from leading."""
 
 

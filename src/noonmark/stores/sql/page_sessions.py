@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("digest", "key_id", "created", "used")
 _CHECK = RowCheck("page_sessions", COLUMNS)
-_ONE = f"SELECT {', '.join(COLUMNS)} FROM page_sessions WHERE digest = ?"  # noqa: S608 - our own text
+_ONE = f"SELECT {', '.join(COLUMNS)} FROM page_sessions WHERE digest = ?"
 _PRUNE = "DELETE FROM page_sessions WHERE used < ? OR created < ?"
 _LIMIT = """
     DELETE FROM page_sessions WHERE digest IN (

@@ -22,7 +22,7 @@ COLUMNS = (
     "proposer", "key_id", "is_agent", "reason", "proposed", "expires", "lineage",
 )  # fmt: skip
 _CHECK = RowCheck("proposals", COLUMNS)
-_SELECT = f"SELECT {', '.join(COLUMNS)} FROM proposals WHERE"  # noqa: S608 - our own text
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM proposals WHERE"
 _ONE = f"{_SELECT} tenant = ? AND schedule_id = ?"
 _COUNT = "SELECT count(*) FROM proposals WHERE tenant = ? AND proposer = ?"
 _ALIKE = f"{_SELECT} tenant = ? AND username = ? AND schedule_id <> ? AND lineage LIKE ? ORDER BY proposed"
@@ -39,16 +39,16 @@ class ProposalRecords(rules.ProposalRecords):
         self._session = session
 
     def find(self, tenant: str, schedule_id: str) -> Proposal | None:
-        found = readable(self._session.query(_ONE, tenant, schedule_id))
-        return found[0] if found else None
+        proposals = readable(self._session.query(_ONE, tenant, schedule_id))
+        return proposals[0] if proposals else None
 
     def count(self, tenant: str, by: str) -> int:
         return int(self._session.query(_COUNT, tenant, by)[0][0])
 
     def find_clone(self, tenant: str, user: str, fingerprint: str, *, besides: str) -> str | None:
         written = f'%"fingerprint": {json.dumps(fingerprint)}%'
-        found = readable(self._session.query(_ALIKE, tenant, user, besides, written))
-        return found[0].schedule_id if found else None
+        proposals = readable(self._session.query(_ALIKE, tenant, user, besides, written))
+        return proposals[0].schedule_id if proposals else None
 
     def put(self, proposal: Proposal) -> None:
         self._session.put("proposals", COLUMNS, [proposal_values(proposal)], key=2)

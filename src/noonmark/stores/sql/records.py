@@ -47,11 +47,11 @@ def run_values(key: int, schedule: int, run: Run, result: str | None) -> tuple[A
 
 def _usage_detail(usage: Usage) -> dict[str, Any] | None:
     """What the totals of a usage do not say; nothing if all tokens are input."""
-    said = {one.name: value for one in fields(usage) if one.name != "cost" and (value := getattr(usage, one.name))}
-    return None if said.keys() <= {"input_tokens"} else said
+    detail = {one.name: value for one in fields(usage) if one.name != "cost" and (value := getattr(usage, one.name))}
+    return None if detail.keys() <= {"input_tokens"} else detail
 
 
-def to_usage(tokens: Any, cost: Any, older_cost: Any, detail: str | None) -> Usage | None:  # noqa: ANN401 - as stored
+def to_usage(tokens: Any, cost: Any, older_cost: Any, detail: str | None) -> Usage | None:
     """The usage of a run; that of an earlier version has a sum of tokens only, and dollars."""
     if type(tokens) is not int:
         return None

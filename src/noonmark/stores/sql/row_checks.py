@@ -94,14 +94,14 @@ class Kind(NamedTuple):
         if self.holds is float:
             return None if isinstance(value, int | float) else f"is {_brief(value)}, not a number"
         if type(value) is not self.holds:
-            return f"is {_brief(value)}, not {'a whole number' if self.holds is int else 'text'}"
+            return f"is {_brief(value)}, not {'an integer' if self.holds is int else 'text'}"
         if self.choices is not None:
-            return None if value in self.choices else f"is {_brief(value)}, which is none of those that there are"
+            return None if value in self.choices else f"is {_brief(value)}, which is not a known value"
         if self.prefixes is not None:
-            known = str(value).partition(":")[0] in self.prefixes
-            return None if known else f"is {_brief(value)}, which begins like none of those that there are"
+            has_prefix = str(value).partition(":")[0] in self.prefixes
+            return None if has_prefix else f"is {_brief(value)}, which has an unknown prefix"
         if isinstance(value, int):
-            return None if self.low <= value <= self.high else f"is {value}, which is out of all bounds"
+            return None if self.low <= value <= self.high else f"is {value}, which is out of range"
         return None
 
     def misread(self, value: object) -> str | None:

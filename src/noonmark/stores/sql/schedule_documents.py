@@ -101,15 +101,15 @@ def _lineage_columns(lineage: Lineage | None) -> tuple[str | None, ...]:
 
 
 def _lineage(text: str | None) -> Lineage | None:
-    read: Any = from_json(text, "lineage")
-    return None if read is None else read_lineage(read)
+    value: Any = from_json(text, "lineage")
+    return None if value is None else read_lineage(value)
 
 
 def _pause(text: str | None) -> Pause | None:
-    read: Any = from_json(text, "pause")
-    if read is None:
+    value: Any = from_json(text, "pause")
+    if value is None:
         return None
-    pause = Pause(**read)
+    pause = Pause(**value)
     texts, times = (pause.by, pause.reason), (pause.at, 0 if pause.until is None else pause.until)
     if not all(one is None or isinstance(one, str) for one in texts) or not all(type(one) is int for one in times):
         raise Unreadable("its pause is invalid")
@@ -144,8 +144,8 @@ class ScheduleCache:
 
     def find(self, key: int, version: int) -> Schedule | None:
         """A cached schedule, if it is cached at that version."""
-        known = self._known.get(key)
-        return None if known is None or known[0] != version else known[1]
+        cached = self._known.get(key)
+        return None if cached is None or cached[0] != version else cached[1]
 
     def keep(self, fresh: Mapping[int, tuple[int, Schedule]]) -> None:
         """Cache schedules, by key, each at a version."""
@@ -162,11 +162,11 @@ class ScheduleCache:
         schedules: dict[int, Schedule | Unreadable] = {}
         missing: list[int] = []
         for key, version in versions.items():
-            known = self.find(key, version)
-            if known is None:
+            cached = self.find(key, version)
+            if cached is None:
                 missing.append(key)
             else:
-                schedules[key] = known
+                schedules[key] = cached
         if missing:
             fresh: dict[int, tuple[int, Schedule]] = {}
             for columns in session.gather(_SELECTED, _SOURCE, missing):
@@ -180,8 +180,8 @@ class ScheduleCache:
             self.keep(fresh)
             for key in missing:
                 if key not in schedules:
-                    schedules[key] = Unreadable("its record is not there")
-                    self.damage.note("schedules", key, "its record is not there")
+                    schedules[key] = Unreadable("its record is missing")
+                    self.damage.note("schedules", key, "its record is missing")
         return schedules
 
 

@@ -19,8 +19,8 @@ NAMES = ("tenant", "name", "hosts", "sealed", "created", "updated", "programs")
 _COLUMNS = ("name", "hosts", "sealed", "created", "updated", "programs")
 _SELECTED = ", ".join(_COLUMNS)
 _JUDGE = RowCheck("secrets", _COLUMNS)
-_ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"  # noqa: S608 - our own text
-_SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"  # noqa: S608 - likewise
+_ALL = f"(SELECT {_SELECTED} FROM secrets WHERE tenant = ? ORDER BY name)"
+_SOME = f"SELECT {_SELECTED} FROM secrets WHERE tenant = ? AND name IN EACH(text) ORDER BY name"
 _COUNT = "SELECT count(*) FROM secrets WHERE tenant = ?"
 _REMOVE = "DELETE FROM secrets WHERE tenant = ? AND name = ?"
 NOBODY = ""
@@ -34,9 +34,9 @@ _DRAW = """
 
 def put(session: Session, tenant: str, secret: Secret, *, most: int) -> Secret | None:
     """Store a secret, in place of one of the same name; None if it is new and there are too many."""
-    known = some(session, tenant, [secret.name])
-    if known:
-        secret = replace(secret, created=known[0].created)
+    secrets = some(session, tenant, [secret.name])
+    if secrets:
+        secret = replace(secret, created=secrets[0].created)
     elif session.query(_COUNT, tenant)[0][0] >= most:
         return None
     session.put("secrets", NAMES, [secret_values(tenant, secret)], key=2)
@@ -63,10 +63,10 @@ def some(session: Session, tenant: str, names: Collection[str]) -> list[Secret]:
 
 def delete(session: Session, tenant: str, name: str) -> Secret | None:
     """Delete a secret and return it."""
-    known = some(session, tenant, [name])
-    if known:
+    secrets = some(session, tenant, [name])
+    if secrets:
         session.execute(_REMOVE, tenant, name)
-    return known[0] if known else None
+    return secrets[0] if secrets else None
 
 
 def find_own_key(session: Session) -> bytes | None:

@@ -49,14 +49,14 @@ _OF_MOB = "SELECT * FROM sessions WHERE tenant = ? AND mob_id = ? ORDER BY key"
 _COUNT = "SELECT count(*) FROM sessions WHERE tenant = ?"
 PAGE = f"""
     SELECT {_SELECTED} FROM sessions WHERE tenant = ? AND {{more}} ORDER BY created DESC, session_id DESC LIMIT ?
-"""  # noqa: S608 - our own text
+"""
 _HAS = "SELECT 1 FROM session_messages WHERE session = ? AND occurrence_id = ? LIMIT 1"
 MESSAGES = f"""
     SELECT {", ".join(f"session_messages.{one}" for one in MESSAGE_COLUMNS)} FROM sessions
     CROSS JOIN session_messages ON session_messages.session = sessions.key
     WHERE tenant = ? AND session_id = ? AND number > ? AND {{more}} ORDER BY number{{way}} LIMIT ?
-"""  # noqa: S608 - likewise
-_MOB = f"SELECT {', '.join(MOB_COLUMNS)} FROM mobs WHERE tenant = ? AND {{more}} ORDER BY mob_id LIMIT ?"  # noqa: S608 - likewise
+"""
+_MOB = f"SELECT {', '.join(MOB_COLUMNS)} FROM mobs WHERE tenant = ? AND {{more}} ORDER BY mob_id LIMIT ?"
 IN_FLIGHT = "SELECT id FROM occurrences WHERE id IN EACH(text) AND phase IN EACH(text)"
 _ENDS = "SELECT id, ended FROM occurrences WHERE id IN EACH(text)"
 OLD = "SELECT session FROM session_messages WHERE created < ? ORDER BY created LIMIT ?"
@@ -83,11 +83,11 @@ class SessionRecords(rules.SessionRecords):
         self._keys: dict[tuple[str, str], int] = {}
 
     def find(self, tenant: str, session_id: str) -> AgentSession | None:
-        found = self._session.records_in("sessions", SESSION_COLUMNS, _ONE, tenant, session_id)
-        if not found:
+        sessions = self._session.records_in("sessions", SESSION_COLUMNS, _ONE, tenant, session_id)
+        if not sessions:
             return None
         try:
-            return self._taken(found[0])
+            return self._taken(sessions[0])
         except Unreadable as error:
             raise damaged(f"session {session_id}", error) from None
 
@@ -106,9 +106,9 @@ class SessionRecords(rules.SessionRecords):
         _remove(self._session, [self._key(session)])
 
     def members(self, tenant: str, mob_id: str) -> list[AgentSession]:
-        found = self._session.records_in("sessions", SESSION_COLUMNS, _OF_MOB, tenant, mob_id)
+        sessions = self._session.records_in("sessions", SESSION_COLUMNS, _OF_MOB, tenant, mob_id)
         try:
-            return [self._taken(columns) for columns in found]
+            return [self._taken(columns) for columns in sessions]
         except Unreadable as error:
             raise damaged(f"a session of mob {mob_id}", error) from None
 
@@ -121,9 +121,9 @@ class SessionRecords(rules.SessionRecords):
             self._session.insert("session_messages", MESSAGE_COLUMNS, [message_values(key, one) for one in messages])
 
     def find_mob(self, tenant: str, mob_id: str) -> Mob | None:
-        found = self._session.query(_MOB.format(more="mob_id = ?"), tenant, mob_id, 1)
+        rows = self._session.query(_MOB.format(more="mob_id = ?"), tenant, mob_id, 1)
         try:
-            return to_mob(found[0]) if found else None
+            return to_mob(rows[0]) if rows else None
         except Unreadable as error:
             raise damaged(f"mob {mob_id}", error) from None
 
@@ -163,17 +163,17 @@ def page(  # noqa: PLR0913 - as the port has it
     given = {condition: value for condition, value in named.items() if value is not None}
     conditions = [*given, *(["turn IS NOT NULL"] if state is SessionState.ACTIVE else [])]
     size = limit if state is None and not labels else max(limit, AT_ONCE)
-    read: list[AgentSession] = []
-    while len(read) < limit:
+    result: list[AgentSession] = []
+    while len(result) < limit:
         more = " AND ".join([*conditions, *(["(created, session_id) < (?, ?)"] if before is not None else [])])
         query = PAGE.format(more=more or "1 = 1")
-        found = session.query(query, tenant, *given.values(), *(before or ()), size)
-        sessions = _as_of_now(session, readable(report, found))
-        read += [one for one in sessions if state in (None, one.state) and has(one, labels)]
-        if len(found) < size:
+        rows = session.query(query, tenant, *given.values(), *(before or ()), size)
+        sessions = _as_of_now(session, readable(report, rows))
+        result += [one for one in sessions if state in (None, one.state) and has(one, labels)]
+        if len(rows) < size:
             break
-        before = (found[-1][15], found[-1][2])
-    return read[:limit]
+        before = (rows[-1][15], rows[-1][2])
+    return result[:limit]
 
 
 def messages(  # noqa: PLR0913 - as the port has it
@@ -216,10 +216,10 @@ def prune(session: Session, *, before: Micros, max_bytes: int, limit: int) -> in
     """Delete old messages, those of sessions that are too large, and sessions of tasks that have ended."""
     old = {key for (key,) in session.query(OLD, before, limit)}
     keys = old | {key for (key,) in session.query(LARGE, max_bytes, PRUNED_SESSIONS)}
-    found = session.query(PRUNABLE, sorted(keys)[:PRUNED_SESSIONS]) if keys else []
-    unended = _unended(session, [turn for _, _, turn in found])
+    rows = session.query(PRUNABLE, sorted(keys)[:PRUNED_SESSIONS]) if keys else []
+    unended = _unended(session, [turn for _, _, turn in rows])
     deleted = 0
-    for key, size, turn in found:
+    for key, size, turn in rows:
         is_open = isinstance(turn, str) and stored_id(turn) in unended
         first = session.query(_FIRST_OF_TURN, key, turn)[0][0] if is_open else None
         oldest, room = _oldest(session, key, first, limit - deleted), limit - deleted
@@ -239,8 +239,8 @@ def prune(session: Session, *, before: Micros, max_bytes: int, limit: int) -> in
 
 def _oldest(session: Session, key: int, end: int | None, limit: int) -> list[Stored]:
     """The oldest messages of a session before a number, one more than asked for; damaged sizes and times are 0."""
-    found = session.query(_OLDEST, key, _LAST if end is None else end, limit + 1)
-    return [Stored(place, number(at, 0), str(role), number(size, 0, low=0)) for place, at, role, size in found]
+    rows = session.query(_OLDEST, key, _LAST if end is None else end, limit + 1)
+    return [Stored(place, number(at, 0), str(role), number(size, 0, low=0)) for place, at, role, size in rows]
 
 
 def _remove(session: Session, keys: Sequence[int]) -> None:
@@ -270,15 +270,15 @@ def _as_of_now(session: Session, sessions: Sequence[AgentSession]) -> list[Agent
     return [as_of_now(one, is_in_flight=one.turn is not None and stored_id(one.turn) in flying) for one in sessions]
 
 
-def readable(report: Report, found: Sequence[Values]) -> list[AgentSession]:
+def readable(report: Report, rows: Sequence[Values]) -> list[AgentSession]:
     """The sessions that can be read."""
-    read = []
-    for columns in found:
+    sessions = []
+    for columns in rows:
         try:
-            read.append(to_session(columns))
+            sessions.append(to_session(columns))
         except Unreadable as error:
             report("sessions", columns[0], {"row": str(error)})
-    return read
+    return sessions
 
 
 def session_values(key: int, session: AgentSession) -> Values:
@@ -300,12 +300,12 @@ def to_session(columns: Values) -> AgentSession:
 
     (_, tenant, session_id, user, spec, policy, state, schedule_id, mob_id, member_id, role) = columns[:11]
     turn, count, size, usage, created, updated, _, scopes = columns[11:]
-    read = _checked(_SESSIONS, columns, spec=spec, tool_access_policy=policy, usage=usage, scopes=scopes)
+    values = _checked(_SESSIONS, columns, spec=spec, tool_access_policy=policy, usage=usage, scopes=scopes)
     problems: list[Problem] = []
-    reader = Reader(read["spec"], path="spec", code=InvalidSchedule.code, problems=problems)
+    reader = Reader(values["spec"], path="spec", code=InvalidSchedule.code, problems=problems)
     stored_spec = read_spec(reader)
     tools = read_tool_access(
-        Reader({"tool_access_policy": read["tool_access_policy"]}, path="", code=reader.code, problems=problems)
+        Reader({"tool_access_policy": values["tool_access_policy"]}, path="", code=reader.code, problems=problems)
     )
     if problems:
         raise Unreadable(str(problems[0]))
@@ -315,7 +315,7 @@ def to_session(columns: Values) -> AgentSession:
         user=user,
         spec=stored_spec,
         tool_access_policy=tools,
-        scopes=None if read["scopes"] is None else _to_scopes(read["scopes"]),
+        scopes=None if values["scopes"] is None else _to_scopes(values["scopes"]),
         state=SessionState(state),
         schedule_id=schedule_id,
         mob_id=mob_id,
@@ -324,7 +324,7 @@ def to_session(columns: Values) -> AgentSession:
         turn=turn,
         messages=count,
         bytes=size,
-        usage=_to_usage(read["usage"]),
+        usage=_to_usage(values["usage"]),
         created=created,
         updated=updated,
     )
@@ -349,17 +349,17 @@ def message_values(key: int, message: Message) -> Values:
 def to_message(columns: Values) -> Message:
     """A message; raises `Unreadable`."""
     _, number, role, parts, data, occurrence_id, usage, _, created = columns
-    read = _checked(_MESSAGES, columns, parts=parts, data=data, usage=usage)
-    if not isinstance(read["parts"], list) or not all(isinstance(one, dict) for one in read["parts"]):
+    values = _checked(_MESSAGES, columns, parts=parts, data=data, usage=usage)
+    if not isinstance(values["parts"], list) or not all(isinstance(one, dict) for one in values["parts"]):
         raise Unreadable("its parts are not objects")
     return Message(
         role=Role(role),
-        parts=tuple(read["parts"]),
-        data=read["data"],
+        parts=tuple(values["parts"]),
+        data=values["data"],
         number=number,
         at=created,
         occurrence_id=occurrence_id,
-        usage=None if read["usage"] is None else _to_usage(read["usage"]),
+        usage=None if values["usage"] is None else _to_usage(values["usage"]),
     )
 
 
@@ -371,22 +371,22 @@ def mob_values(key: int, mob: Mob) -> Values:
 def to_mob(columns: Values) -> Mob:
     """A mob; raises `Unreadable`."""
     _, tenant, mob_id, user, document, created, updated = columns
-    read = _checked(_MOBS, columns, document=document)["document"]
-    if not isinstance(read, dict):
+    mob_document = _checked(_MOBS, columns, document=document)["document"]
+    if not isinstance(mob_document, dict):
         raise Unreadable("its document is not an object")
-    return Mob(tenant=tenant, mob_id=mob_id, user=user, document=read, created=created, updated=updated)
+    return Mob(tenant=tenant, mob_id=mob_id, user=user, document=mob_document, created=created, updated=updated)
 
 
-def _to_usage(stored: Any) -> Usage:  # noqa: ANN401 - whatever is stored
+def _to_usage(stored: Any) -> Usage:
     if not isinstance(stored, dict):
         raise Unreadable("its usage is not an object")
-    known = {name: stored[name] for name in _NAMES if name in stored}
+    fields = {name: stored[name] for name in _NAMES if name in stored}
     texts, counts = {"model", "provider"}, set(_NAMES) - {"model", "provider"}
-    are_texts = all(isinstance(known.get(name), str | None) for name in texts)
-    are_counts = all(type(known.get(name, 0)) is int or (name == "cost" and known[name] is None) for name in counts)
+    are_texts = all(isinstance(fields.get(name), str | None) for name in texts)
+    are_counts = all(type(fields.get(name, 0)) is int or (name == "cost" and fields[name] is None) for name in counts)
     if not are_texts or not are_counts:
         raise Unreadable("its usage is not of numbers")
-    return Usage(**known)
+    return Usage(**fields)
 
 
 def _checked(check: RowCheck, columns: Values, **texts: str | None) -> dict[str, Any]:

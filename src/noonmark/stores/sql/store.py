@@ -440,8 +440,8 @@ class SqlStore(ABC):
         return self._read(lambda uow: uow.count_waiting(tenant, user))
 
     def count_places(self, tenant: str, key: str) -> int:
-        found = self._autocommit(lambda uow: uow.session.query(_PLACES, tenant, key))
-        return int(found[0][0]) if found else 0
+        rows = self._autocommit(lambda uow: uow.session.query(_PLACES, tenant, key))
+        return int(rows[0][0]) if rows else 0
 
     def occurrence(self, occurrence_id: str) -> Occurrence | None:
         return self._read(lambda uow: history.one(uow, occurrence_id))
@@ -599,14 +599,14 @@ class SqlStore(ABC):
     def revoke_api_key(
         self, key_id: str, *, at: Micros, successor: ApiKey | None = None, note: AuditEntry | None = None
     ) -> ApiKey | None:
-        known = self.find_api_key(key_id)
-        if known is None:
+        key = self.find_api_key(key_id)
+        if key is None:
             return None
 
         def revoke(uow: UnitOfWork) -> ApiKey | None:
-            return _noted(uow, known.acts_for, api_keys.revoke(uow.session, key_id, at=at, successor=successor), note)
+            return _noted(uow, key.acts_for, api_keys.revoke(uow.session, key_id, at=at, successor=successor), note)
 
-        return self._write_locked({known.tenant, known.acts_for}, revoke)
+        return self._write_locked({key.tenant, key.acts_for}, revoke)
 
     def use_api_keys(self, used: Mapping[str, Micros]) -> None:
         self._write_unlocked(lambda uow: api_keys.use(uow.session, used))
@@ -1020,10 +1020,10 @@ class SqlStore(ABC):
         return self._schedule_cache.damage.counts()
 
     def own_key(self) -> bytes:
-        known = self._read(lambda uow: secret_store.find_own_key(uow.session))
-        if known is None:
+        key = self._read(lambda uow: secret_store.find_own_key(uow.session))
+        if key is None:
             return self._write_locked({secret_store.NOBODY}, lambda uow: secret_store.draw_own_key(uow.session))
-        return known
+        return key
 
 
 def _end_alone(uow: UnitOfWork, keys: Sequence[int]) -> None:

@@ -53,7 +53,7 @@ LISTENERS = f"""
         WHERE tenant = c1 AND event_type = c2 AND narrow_fields = c3 AND narrow_wanted = c4 AND schedule > c5
         AND schedule <= {FURTHEST} ORDER BY schedule LIMIT ?
     ) AS first_ones) FROM ROWS(bigint, text, text, text, text, bigint) AS j
-"""  # noqa: S608 - our own text
+"""
 
 
 def subscribed(session: Session, topics: Collection[Topic]) -> set[Topic]:

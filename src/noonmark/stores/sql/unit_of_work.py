@@ -180,7 +180,7 @@ class UnitOfWork(rules.UnitOfWork):
     def pack(self, value: object) -> str | None:
         return to_json(value)
 
-    def unpack(self, stored: Any, column: str) -> object:  # noqa: ANN401 - text, unless it is damaged
+    def unpack(self, stored: Any, column: str) -> object:
         return from_json(stored, column)
 
     # Rows
@@ -210,7 +210,7 @@ class UnitOfWork(rules.UnitOfWork):
 
     def find(self, condition: str, *parameters: object) -> list[Row]:
         """The rows that a condition and an order pick, after everything was written."""
-        return self.rows_in(f"SELECT * FROM occurrences WHERE {condition}", *parameters)  # noqa: S608 - our own text
+        return self.rows_in(f"SELECT * FROM occurrences WHERE {condition}", *parameters)
 
     def rows_in(self, query: str, *parameters: object) -> list[Row]:
         """The rows that a query of whole rows picks, in its order, after everything was written."""
@@ -232,11 +232,11 @@ class UnitOfWork(rules.UnitOfWork):
         halts.add(self.session, halt)
 
     def delete_halt(self, tenant: str, halt_id: str) -> Halt | None:
-        found = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
-        if found is not None:
+        deleted = next((halt for halt in self.halts(tenant) if halt.halt_id == halt_id), None)
+        if deleted is not None:
             self._halts.pop(tenant)
-            halts.delete(self.session, found)
-        return found
+            halts.delete(self.session, deleted)
+        return deleted
 
     def begun_rows(self, tenant: str) -> list[Row]:
         return self.rows_in(BEGUN, tenant)
@@ -405,9 +405,9 @@ class UnitOfWork(rules.UnitOfWork):
     # Concurrency keys
 
     def concurrency_key(self, tenant: str, name: str) -> ConcurrencyKey:
-        for known in self._keys.values():
-            if (known.tenant, known.name) == (tenant, name):
-                return known
+        for loaded in self._keys.values():
+            if (loaded.tenant, loaded.name) == (tenant, name):
+                return loaded
         rows = self.session.records_in("concurrency_keys", KEY_COLUMNS, _KEY_OF_NAME, tenant, name)
         if rows:
             return self._take_key(rows[0])

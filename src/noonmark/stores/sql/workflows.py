@@ -73,7 +73,7 @@ def selected(columns: Sequence[str], table: str) -> str:
 VERSION = f"""
     SELECT {selected(VERSION_COLUMNS, "workflows")} FROM workflows WHERE tenant = ? AND workflow_id = ? AND {{more}}
     ORDER BY version DESC LIMIT ?
-"""  # noqa: S608 - our own text
+"""
 _COUNT = "SELECT count(DISTINCT workflow_id) FROM workflows WHERE tenant = ? AND deleted IS NULL"
 _REVIVE = "UPDATE workflows SET deleted = NULL WHERE tenant = ? AND workflow_id = ? AND version = ?"
 _DELETE = "UPDATE workflows SET deleted = ? WHERE tenant = ? AND workflow_id = ? AND deleted IS NULL"
@@ -95,7 +95,7 @@ _USERS = """
 STEPS = f"""
     SELECT {selected(STEP_COLUMNS, "workflow_steps")} FROM ROWS(bigint, text, bigint) AS j
     CROSS JOIN workflow_steps ON occurrence = j.c0 AND step_id = j.c1 AND element = j.c2
-"""  # noqa: S608 - likewise
+"""
 # From each field to the next of a type: they are few, and there may be many waits.
 WAIT_FIELDS = """
     WITH RECURSIVE one(tenant, event_type, fields) AS (
@@ -116,8 +116,8 @@ WAITS = f"""
     SELECT {selected(WAIT_COLUMNS, "step_waits")} FROM ROWS(text, text, text, text) AS j
     CROSS JOIN step_waits ON step_waits.event_type = j.c1 AND step_waits.tenant = j.c0
     AND step_waits.fields = j.c2 AND step_waits.wanted = j.c3 ORDER BY occurrence, step_id
-"""  # noqa: S608 - likewise
-APPROVAL = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM approvals WHERE tenant = ? AND {{more}}"  # noqa: S608 - likewise
+"""
+APPROVAL = f"SELECT {', '.join(APPROVAL_COLUMNS)} FROM approvals WHERE tenant = ? AND {{more}}"
 _KNOWN_APPROVALS = "SELECT tenant, approval_id FROM approvals WHERE approval_id IN EACH(text)"
 _DECIDE = """
     UPDATE approvals SET state = ?, decider = ?, comment = ?, decided = ? WHERE tenant = ? AND approval_id = ?
@@ -170,8 +170,8 @@ class WorkflowRecords(rules.WorkflowRecords):
         unknown = [one for one in dict.fromkeys(places) if one not in self._known and one[0] not in self._cleared]
         if unknown:
             self._known.update(dict.fromkeys(unknown))
-            asked = [(key, step_id, WHOLE if index is None else index) for key, step_id, index in unknown]
-            for columns in self._session.query(STEPS, asked):
+            step_keys = [(key, step_id, WHOLE if index is None else index) for key, step_id, index in unknown]
+            for columns in self._session.query(STEPS, step_keys):
                 step = to_step(columns, self._report)
                 self._known[columns[0], step.step_id, step.index] = step
 
@@ -204,7 +204,7 @@ class WorkflowRecords(rules.WorkflowRecords):
         return by_topic
 
     def waits(self, questions: Collection[WaitQuestion]) -> list[StepWait]:
-        found = []
+        waits = []
         for columns in self._session.query(WAITS, [(*topic, *own) for topic, own in questions]):
             key, step_id, event_type, occurrence_id, tenant, _, after, fields, wanted = columns
             try:
@@ -213,8 +213,8 @@ class WorkflowRecords(rules.WorkflowRecords):
                 self._report("step_waits", f"{key}, {step_id}", {"row": str(error)})
             else:
                 own = Discriminator(fields, wanted)
-                found.append(StepWait(key, occurrence_id, step_id, tenant, event_type, read, after, own))
-        return found
+                waits.append(StepWait(key, occurrence_id, step_id, tenant, event_type, read, after, own))
+        return waits
 
     def add_waits(self, waits: Sequence[StepWait]) -> None:
         for wait in waits:
@@ -263,8 +263,8 @@ class WorkflowRecords(rules.WorkflowRecords):
         return int(self._session.query(_COUNT, tenant)[0][0])
 
     def put_version(self, version: WorkflowVersion) -> None:
-        known = self.version(version.tenant, version.workflow_id, version.version, deleted=True)
-        if known is not None:
+        stored = self.version(version.tenant, version.workflow_id, version.version, deleted=True)
+        if stored is not None:
             self._session.execute(_REVIVE, version.tenant, version.workflow_id, version.version)
             return
         [key] = self._session.numbers("workflows", 1)
@@ -300,8 +300,8 @@ class WorkflowRecords(rules.WorkflowRecords):
         self._put("workflow_steps", STEP_COLUMNS, self._steps, key=3)
         self._put("step_waits", WAIT_COLUMNS, self._waits, key=3)
         if self._approvals:
-            known = {*session.query(_KNOWN_APPROVALS, [one for _, one in self._approvals])}
-            new = [values for name, values in self._approvals.items() if name not in known]
+            stored_approvals = {*session.query(_KNOWN_APPROVALS, [one for _, one in self._approvals])}
+            new = [values for name, values in self._approvals.items() if name not in stored_approvals]
             self._approvals.clear()
             if new:
                 numbers = session.numbers("approvals", len(new))
@@ -368,9 +368,9 @@ def _is_plain(writes: StepWrites) -> bool:
 
 def _stale(session: Session, report: Report, writes: Sequence[tuple[StepWrites, int]]) -> set[Values]:
     """The primary keys of external steps that somebody has ended, and that their nodes still take for open."""
-    asked = {step_values(key, step)[:3]: step for one, key in writes for step in one.steps if may_be_stale(step)}
-    found = session.query(STEPS, list(asked)) if asked else []
-    return {one[:3] for one in found if is_stale(asked[one[:3]], to_step(one, report))}
+    steps_by_key = {step_values(key, step)[:3]: step for one, key in writes for step in one.steps if may_be_stale(step)}
+    rows = session.query(STEPS, list(steps_by_key)) if steps_by_key else []
+    return {one[:3] for one in rows if is_stale(steps_by_key[one[:3]], to_step(one, report))}
 
 
 def close_runs(session: Session, keys: Sequence[int], now: Micros) -> None:
@@ -393,9 +393,9 @@ def forget(session: Session, keys: Sequence[int]) -> None:
 
 def prune(session: Session, *, before: Micros, limit: int) -> None:
     """Delete deleted versions that no run began with, but not the highest of a workflow."""
-    found = session.query(UNUSED, before, limit)
-    if found:
-        session.delete("workflows", "key", [key for (key,) in found])
+    rows = session.query(UNUSED, before, limit)
+    if rows:
+        session.delete("workflows", "key", [key for (key,) in rows])
 
 
 def users(session: Session, tenant: str, kind: UsedKind, name: str, limit: int) -> list[str]:
@@ -411,11 +411,11 @@ def version(
         [*(["deleted IS NULL"] if not deleted else []), *(["version = ?"] if number is not None else [])] or ["1 = 1"]
     )
     given = [] if number is None else [number]
-    found = session.query(VERSION.format(more=more), tenant, workflow_id, *given, 1)
-    if not found:
+    rows = session.query(VERSION.format(more=more), tenant, workflow_id, *given, 1)
+    if not rows:
         return None
     try:
-        return to_version(found[0])
+        return to_version(rows[0])
     except Unreadable as error:
         raise StoreUnavailable(
             f"the stored record of workflow {workflow_id} is damaged: {error}; noonmark doctor says more"
@@ -497,14 +497,14 @@ def _checked(check: RowCheck, columns: Values, **texts: str | None) -> dict[str,
 def to_version(columns: Values) -> WorkflowVersion:
     """A version; raises `Unreadable`."""
     tenant, workflow_id, number, document, digest, source, user, created, deleted = columns
-    read = _checked(_VERSIONS, columns, document=document)["document"]
-    if not isinstance(read, dict):
+    version_document = _checked(_VERSIONS, columns, document=document)["document"]
+    if not isinstance(version_document, dict):
         raise Unreadable("its document is not an object")
     return WorkflowVersion(
         tenant=tenant,
         workflow_id=workflow_id,
         version=number,
-        document=read,
+        document=version_document,
         digest=digest,
         source=source,
         created=created,
@@ -513,43 +513,43 @@ def to_version(columns: Values) -> WorkflowVersion:
     )
 
 
-def to_versions(found: Iterable[Values], report: Report) -> list[WorkflowVersion]:
+def to_versions(rows: Iterable[Values], report: Report) -> list[WorkflowVersion]:
     """Versions; damaged ones are left out."""
-    read = []
-    for columns in found:
+    versions = []
+    for columns in rows:
         try:
-            read.append(to_version(columns))
+            versions.append(to_version(columns))
         except Unreadable as error:
             report("workflows", f"{columns[0]}, {columns[1]}, {columns[2]}", {"row": str(error)})
-    return read
+    return versions
 
 
 def to_run(columns: Values) -> WorkflowRun:
     """A run; raises `Unreadable`."""
     _, occurrence_id, _, workflow_id, number, inputs, started, attempt, closing = columns
-    read = _checked(_RUNS, columns, inputs=inputs, closing=closing)
-    if not isinstance(read["inputs"], dict) or not isinstance(read["closing"], dict | None):
+    values = _checked(_RUNS, columns, inputs=inputs, closing=closing)
+    if not isinstance(values["inputs"], dict) or not isinstance(values["closing"], dict | None):
         raise Unreadable("its inputs or its closing are not objects")
     return WorkflowRun(
         occurrence_id=occurrence_id,
         workflow_id=workflow_id,
         version=number,
-        inputs=read["inputs"],
+        inputs=values["inputs"],
         started=started,
         attempt=attempt,
-        closing=read["closing"],
+        closing=values["closing"],
     )
 
 
-def to_approvals(found: Iterable[Values], report: Report) -> list[Approval]:
+def to_approvals(rows: Iterable[Values], report: Report) -> list[Approval]:
     """Approvals; damaged ones are left out."""
-    read = []
-    for columns in found:
+    approvals = []
+    for columns in rows:
         if problems := _APPROVALS.problems(columns):
             report("approvals", columns[0], problems)
             continue
         approval_id, tenant, _, occurrence_id, step_id, message, requested, expires, state, by, comment, at = columns
-        read.append(
+        approvals.append(
             Approval(
                 approval_id=approval_id,
                 tenant=tenant,
@@ -564,4 +564,4 @@ def to_approvals(found: Iterable[Values], report: Report) -> list[Approval]:
                 decided=at,
             )
         )
-    return read
+    return approvals

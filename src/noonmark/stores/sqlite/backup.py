@@ -34,9 +34,9 @@ BUSY_SECONDS = 30
 _RAISE = 1_000_000
 _ANOTHER_LIFE = (
     # No claim, leadership or cached schedule from before the restore is mistaken for one from after it.
-    f"UPDATE occurrences SET fence = fence + {_RAISE} WHERE ended IS NULL",  # noqa: S608 - our own number
-    f"UPDATE schedule_states SET fences = fences + {_RAISE}, version = version + {_RAISE}",  # noqa: S608 - likewise
-    f"UPDATE leadership SET term = term + {_RAISE}, node = NULL, until = 0",  # noqa: S608 - likewise
+    f"UPDATE occurrences SET fence = fence + {_RAISE} WHERE ended IS NULL",
+    f"UPDATE schedule_states SET fences = fences + {_RAISE}, version = version + {_RAISE}",
+    f"UPDATE leadership SET term = term + {_RAISE}, node = NULL, until = 0",
     # The nodes of the backup are gone.
     "UPDATE nodes SET left_at = seen WHERE left_at IS NULL",
 )

@@ -25,7 +25,7 @@ STEP, MOST_STEPS = 100_000, 20_000
 """The check of a database ends after this many steps of this many instructions."""
 MOST_PROBLEMS = 20
 """How many problems of that check are reported."""
-_VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"  # noqa: S608 - our own name
+_VERSIONS = f"SELECT CAST(version_num AS BLOB), typeof(version_num) FROM {TABLE} LIMIT 2"
 """As bytes: text that is not UTF-8 could not be read."""
 
 
@@ -79,7 +79,7 @@ def _upgrade(connections: Connections) -> None:
     except sqlite3.Error as error:
         what = f"the database {connections.path}"
         raise StoreUnavailable(
-            f"{what} could not be brought up to date, and is as it was: {error}; {WAY_OUT}"
+            f"{what} could not be brought up to date, and was left unchanged: {error}; {WAY_OUT}"
         ) from error
 
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from noonmark.stores.store_copy.endpoint import CopyTable, Reader, Values
 
 BUSY_SECONDS = 30
-_MARK = f"SELECT version_num FROM {TABLE}"  # noqa: S608 - our own name
-_SET_MARK = f"UPDATE {TABLE} SET version_num = ?"  # noqa: S608 - likewise
-_HAS_VERSIONS = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{TABLE}'"  # noqa: S608 - likewise
+_MARK = f"SELECT version_num FROM {TABLE}"
+_SET_MARK = f"UPDATE {TABLE} SET version_num = ?"
+_HAS_VERSIONS = f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{TABLE}'"
 
 
 class SqliteEndpoint:
@@ -84,7 +84,7 @@ class SqliteEndpoint:
             connection.executemany(remove_statement(table), remove)
             names, values = ", ".join(table.columns), ", ".join("?" * len(table.columns))
             try:
-                connection.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({values})", add)  # noqa: S608 - our own names
+                connection.executemany(f"INSERT INTO {table.name} ({names}) VALUES ({values})", add)
             except sqlite3.IntegrityError as error:
                 raise unfit(table, add, str(error)) from error
 
@@ -108,7 +108,7 @@ class _SqliteReader:
         self._connection, self._now = connection, now
 
     def count(self, table: CopyTable) -> int:
-        [(rows,)] = self._connection.execute(f"SELECT count(*) FROM {table.name}")  # noqa: S608 - our own name
+        [(rows,)] = self._connection.execute(f"SELECT count(*) FROM {table.name}")
         return int(rows)
 
     def read(self, table: CopyTable, after: Values | None) -> list[Values]:

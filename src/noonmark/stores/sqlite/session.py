@@ -50,13 +50,13 @@ class SqliteSession:
         """
         sent = _sent(parameters)
         try:
-            text = _put(f"SELECT json_group_array(json_array({columns})) FROM {source}")  # noqa: S608 - our own text
+            text = _put(f"SELECT json_group_array(json_array({columns})) FROM {source}")
             [(document,)] = self._connection.execute(text, sent).fetchall()
         except sqlite3.OperationalError as error:
             if "BLOB" not in str(error):
                 raise
             # A damaged value that JSON cannot hold; the reader of the row finds it.
-            return self._connection.execute(_put(f"SELECT {columns} FROM {source}"), sent).fetchall()  # noqa: S608 - likewise
+            return self._connection.execute(_put(f"SELECT {columns} FROM {source}"), sent).fetchall()
         return [tuple(row) for row in json.loads(document)]
 
     def execute(self, text: str, *parameters: object) -> None:
@@ -98,13 +98,13 @@ class SqliteSession:
 
     def delete(self, table: str, by: str, values: Sequence[int]) -> None:
         """Remove rows."""
-        self.execute(f"DELETE FROM {table} WHERE {by} IN EACH(any)", values)  # noqa: S608 - our own names
+        self.execute(f"DELETE FROM {table} WHERE {by} IN EACH(any)", values)
 
     def numbers(self, table: str, count: int) -> list[int]:
         """Numbers after the greatest."""
         if table not in self._last:
             # A damaged key at the end of all numbers leaves none after it.
-            [(newest,)] = self.query(f"SELECT max(key) FROM {table} WHERE key <= {FURTHEST}")  # noqa: S608 - our own names
+            [(newest,)] = self.query(f"SELECT max(key) FROM {table} WHERE key <= {FURTHEST}")
             self._last[table] = newest or 0
         first = self._last[table] + 1
         self._last[table] += count
@@ -121,7 +121,7 @@ def _put(text: str) -> str:
 def _taken_apart(match: re.Match[str]) -> str:
     columns = range(len(match[1].split(",")))
     taken = ", ".join(f"json_extract(value, '$[{place}]') AS c{place}" for place in columns)
-    return f"(SELECT {taken} FROM json_each(?))"  # noqa: S608 - our own text
+    return f"(SELECT {taken} FROM json_each(?))"
 
 
 def _sent(parameters: tuple[object, ...]) -> tuple[object, ...]:
@@ -149,14 +149,14 @@ def _updating(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> s
     taken = _taken(varying)
     changes = ", ".join(f"{name} = {taken.get(place, '?')}" for place, name in enumerate(names) if place > 0)
     if varying == (0,):
-        return f"UPDATE {table} SET {changes} WHERE {names[0]} IN (SELECT value FROM json_each(?))"  # noqa: S608 - our own names
-    return f"UPDATE {table} SET {changes} FROM json_each(?) AS j WHERE {table}.{names[0]} = {taken[0]}"  # noqa: S608 - likewise
+        return f"UPDATE {table} SET {changes} WHERE {names[0]} IN (SELECT value FROM json_each(?))"
+    return f"UPDATE {table} SET {changes} FROM json_each(?) AS j WHERE {table}.{names[0]} = {taken[0]}"
 
 
 @lru_cache(maxsize=512)
 def _updating_one(table: str, names: tuple[str, ...]) -> str:
     changes = ", ".join(f"{name} = ?" for name in names[1:])
-    return f"UPDATE {table} SET {changes} WHERE {names[0]} = ?"  # noqa: S608 - our own names
+    return f"UPDATE {table} SET {changes} WHERE {names[0]} = ?"
 
 
 @lru_cache(maxsize=512)
@@ -168,4 +168,4 @@ def _inserting_one(verb: str, table: str, names: tuple[str, ...]) -> str:
 def _inserting(verb: str, table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> str:
     taken = _taken(varying)
     values = ", ".join(taken.get(place, "?") for place in range(len(names)))
-    return f"{verb} INTO {table} ({', '.join(names)}) SELECT {values} FROM json_each(?) AS j"  # noqa: S608 - our own names
+    return f"{verb} INTO {table} ({', '.join(names)}) SELECT {values} FROM json_each(?) AS j"

@@ -43,11 +43,11 @@ def start(source: Endpoint, target: Endpoint, mark: str, tables: Sequence[CopyTa
     """Prepare the target; True if it goes on with an unfinished copy of the same source."""
     if source.identity == target.identity:
         raise Conflict("FROM and TO are the same store", field="TO")
-    found = target.unfinished()
-    if found is None:
+    unfinished_mark = target.unfinished()
+    if unfinished_mark is None:
         target.begin(mark, tables, migrates=migrates)
         return False
-    if found != mark:
+    if unfinished_mark != mark:
         raise Conflict(
             "holds an unfinished copy of another store, or one that another version of Noonmark began; name another"
             " target, or delete this one first",

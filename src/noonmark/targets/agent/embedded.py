@@ -25,7 +25,7 @@ from noonmark.core.agents.bounds import (
 )
 from noonmark.core.agents.messages import action_message, message_text
 from noonmark.core.agents.session import Role, SessionState
-from noonmark.core.budgets.refusals import refusal_text
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import SchedulePhase
@@ -159,7 +159,7 @@ class _TurnRun:
         self._is_fresh = False
 
     async def close(self) -> None:
-        """Call the model no more; give back what is reserved for a call that was not made."""
+        """Make no more calls; give back the reservation of a call that was not made."""
         if self._calls is not None:
             self._calls.close()
             if self._calls.unmade is not None:
@@ -225,47 +225,47 @@ class _TurnRun:
         host, turn = self._host, self._turn
         own = await self._own_messages()
         self._is_fresh = not own
-        told = (*turn.history, action_message(turn.action))
-        begun = await host.calls.run(host.store.begin_turn, turn.turn, told)
+        instructions = (*turn.history, action_message(turn.action))
+        begun = await host.calls.run(host.store.begin_turn, turn.turn, instructions)
         if begun is None:
             raise LeaseLost
         if not own:
-            first, occurrence_id = begun.messages - len(told) + 1, turn.occurrence.id
-            own = [replace(one, number=at, occurrence_id=occurrence_id) for at, one in enumerate(told, first)]
+            first, occurrence_id = begun.messages - len(instructions) + 1, turn.occurrence.id
+            own = [replace(one, number=at, occurrence_id=occurrence_id) for at, one in enumerate(instructions, first)]
         self._messages = [*await self._earlier_messages(own[0].number), *own]
 
     async def _own_messages(self) -> list[Message]:
         host, turn = self._host, self._turn
-        found: list[Message] = []
+        messages: list[Message] = []
         while True:
             page = await host.calls.run(
                 host.store.messages,
                 turn.owner.tenant,
                 turn.session_id,
                 PAGE,
-                after=found[-1].number if found else 0,
+                after=messages[-1].number if messages else 0,
                 occurrence_id=turn.occurrence.id,
             )
-            found.extend(page)
+            messages.extend(page)
             if len(page) < PAGE:
-                return found
+                return messages
 
     async def _earlier_messages(self, before: int) -> list[Message]:
         """As many messages before this turn as may be sent, and a few more."""
         host, turn = self._host, self._turn
-        found: list[Message] = []
+        messages: list[Message] = []
         tokens = 0
         while before > 1 and tokens <= host.settings.max_history_tokens:
             page = await host.calls.run(
                 host.store.messages, turn.owner.tenant, turn.session_id, PAGE, before=before, newest_first=True
             )
             page = [message for message in page if message.occurrence_id != turn.occurrence.id]
-            found.extend(page)
+            messages.extend(page)
             if len(page) < PAGE:
                 break
             before = page[-1].number
             tokens += sum(message_tokens(message) for message in page)
-        return found[::-1]
+        return messages[::-1]
 
     @property
     def _own(self) -> list[Message]:
@@ -360,9 +360,9 @@ class _TurnRun:
             await self._ask(session)
             return None
         most = self._turn.limits.max_tool_calls
-        asked = sum(call["name"] != TOOL for call in tool_calls(self._own))
-        if most is not None and asked > most:
-            return _ended(Reason.BUDGET_EXCEEDED, f"the run may call {most:,} tools, and asked for {asked:,}")
+        call_count = sum(call["name"] != TOOL for call in tool_calls(self._own))
+        if most is not None and call_count > most:
+            return _ended(Reason.BUDGET_EXCEEDED, f"the run may call {most:,} tools, and asked for {call_count:,}")
         for call in calls:
             output = await self._tools.call(call["name"], call["arguments"], call["id"])
             await self._append([tool_result(call, output.content, is_error=output.is_error)])

@@ -51,18 +51,21 @@ class FirstCalls:
         settings, declaration = self._settings, schedule.declaration
         if goes_to_remote(declaration.target, settings):
             return self._remote_run(schedule, occurrence)
-        found = self._found(schedule, occurrence, declaration.target)
-        if found is None:
+        instructions = self._found(schedule, occurrence, declaration.target)
+        if instructions is None:
             return None
-        session_id, spec, action, earlier = found
+        session_id, spec, action, earlier = instructions
         try:
             name = session_model(spec, settings.model)
         except ValueError:
             return None  # the delivery will say it
         if name.full in settings.models:
             return None  # its price is known once it is loaded
-        told = message_tokens(action_message(action)) + text_tokens(spec.system_prompt or "")
-        tokens, most = told + min(earlier, settings.max_history_tokens), spec.max_tokens or settings.max_output_tokens
+        instruction_tokens = message_tokens(action_message(action)) + text_tokens(spec.system_prompt or "")
+        tokens, most = (
+            instruction_tokens + min(earlier, settings.max_history_tokens),
+            spec.max_tokens or settings.max_output_tokens,
+        )
         return Reservation(
             call_id=first_call_id(occurrence.id),
             tenant=schedule.owner.tenant,

@@ -43,7 +43,7 @@ class ServerAway(Exception):
     """A server that the turn needs did not start, or did not answer."""
 
     def __init__(self, name: str, why: str) -> None:
-        self.own_words = f"the MCP server {name!r} of this node's agents is away"
+        self.own_words = f"the MCP server {name!r} of this node's agents is unavailable"
         super().__init__(f"{self.own_words}: {why}")
 
 
@@ -68,19 +68,19 @@ async def open_mcp_tools(
     addresses: Mapping[str, str], policy: ToolAccessPolicy | None, *, logs_content: bool
 ) -> AsyncIterator[dict[str, McpTool]]:
     """The tools of the servers that a policy lets an agent use, while the block lasts. ServerAway if one is away."""
-    wanted = {name: address for name, address in addresses.items() if _may_have(name, policy)}
-    if wanted:
+    allowed = {name: address for name, address in addresses.items() if _may_have(name, policy)}
+    if allowed:
         import mcp.client.client  # noqa: F401, PLC0415 - loaded with the first turn that needs it
 
         if not logs_content:
             silence_libraries("mcp")
-    servers = [_Server(name, address) for name, address in wanted.items()]
+    servers = [_Server(name, address) for name, address in allowed.items()]
     try:
-        found: dict[str, McpTool] = {}
+        tools: dict[str, McpTool] = {}
         for server in servers:  # all of them are starting already
             for tool in await server.tools():
-                found.setdefault(tool.description.name, tool)
-        yield found
+                tools.setdefault(tool.description.name, tool)
+        yield tools
     finally:
         await asyncio.gather(*(server.close() for server in servers))
 
@@ -177,7 +177,7 @@ def _is_url(address: str) -> bool:
     return address.startswith(("http://", "https://"))
 
 
-def _content(result: CallToolResult) -> Any:  # noqa: ANN401 - JSON
+def _content(result: CallToolResult) -> Any:
     """The text of a result; what is not text is only named."""
     parts = [part.text if part.type == "text" else f"[{part.type} left out]" for part in result.content]
     return "\n".join(parts) if parts else result.structured_content

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 SETTLE_SECONDS = 5
 """How long a turn that is stopped waits for a reservation that is under way."""
 MAX_LOST = 3
-"""So many answers in a row that are lost or cannot be read end an attempt."""
+"""The number of lost or unreadable answers in a row that ends an attempt."""
 FIRST_WAIT, MAX_WAIT = SECOND // 2, 60 * SECOND
 """How long to wait for a provider that does not say, and at the most where it does."""
 MAX_ERROR = 1_000
@@ -256,15 +256,15 @@ class ModelCalls:
 
     def _answer(self, call_id: str, request: Request, response: ModelResponse) -> Answer:
         """What the provider says was used; a provider that says nothing is taken to have used what was estimated."""
-        said, name = response.usage, self._model.name
-        cached = said.cache_read_tokens + said.cache_write_tokens
+        reported, name = response.usage, self._model.name
+        cached = reported.cache_read_tokens + reported.cache_write_tokens
         usage = Usage(
             model=name.full,
             provider=name.provider,
-            input_tokens=max(0, said.input_tokens - cached),
-            output_tokens=said.output_tokens,
-            cache_read_tokens=said.cache_read_tokens,
-            cache_write_tokens=said.cache_write_tokens,
+            input_tokens=max(0, reported.input_tokens - cached),
+            output_tokens=reported.output_tokens,
+            cache_read_tokens=reported.cache_read_tokens,
+            cache_write_tokens=reported.cache_write_tokens,
             model_calls=1,
             tool_calls=len(response.tool_calls),
         )
@@ -307,9 +307,9 @@ def _judge(error: Exception) -> _Verdict:
     return _Verdict.LOST
 
 
-def _wait(error: Any, waits: int) -> Micros:  # noqa: ANN401 - any error
+def _wait(error: Any, waits: int) -> Micros:
     """How long to wait before the model is asked again."""
-    asked: float | None = getattr(error, "retry_after", None)
-    if asked is None:
+    retry_after: float | None = getattr(error, "retry_after", None)
+    if retry_after is None:
         return min(MAX_WAIT // 2, FIRST_WAIT << min(waits, 10))
-    return min(MAX_WAIT, int(asked * SECOND))
+    return min(MAX_WAIT, int(retry_after * SECOND))

@@ -45,14 +45,14 @@ def model_name(named: str, provider: Provider | None = None) -> ModelName:
     prefix, sign, name = named.partition(":")
     if sign and name:
         return ModelName(named, name, "openai" if prefix in _VARIANTS else prefix)
-    found = _PROVIDERS.get(provider) if provider is not None else None
-    found = found or next((one for start, one in _FAMILIES.items() if named.startswith(start)), None)
-    if found is None:
+    provider_name = _PROVIDERS.get(provider) if provider is not None else None
+    provider_name = provider_name or next((one for start, one in _FAMILIES.items() if named.startswith(start)), None)
+    if provider_name is None:
         raise ValueError(
             f"the model {named!r} has no provider; write it as provider:model, such as openai:gpt-5.2,"
             " anthropic:claude-sonnet-4-6 or test"
         )
-    return ModelName(f"{found}:{named}", named, found)
+    return ModelName(f"{provider_name}:{named}", named, provider_name)
 
 
 def session_model(spec: SessionSpec, default: str | None) -> ModelName:

@@ -48,8 +48,8 @@ class PriceList:
         return None if plain is None else max(plain, written or 0)
 
     def _listed(self, model: ModelName) -> Price | None:
-        found = self._table.get(model.full)
-        return self._table.get(model.name) if found is None else found
+        price = self._table.get(model.full)
+        return self._table.get(model.name) if price is None else price
 
 
 def _looked_up(model: ModelName, **tokens: int) -> int | None:

@@ -25,8 +25,8 @@ from noonmark.core.agents.session import Message, Role, SessionState
 from noonmark.core.agents.tasks import remote_agent
 from noonmark.core.agents.turns import reservation_id
 from noonmark.core.budgets.budget import Refused, Reservation
-from noonmark.core.budgets.refusals import refusal_text
 from noonmark.core.budgets.reported import read_reports, total
+from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.budgets.spend import Amount, Usage, to_dollars
 from noonmark.core.documents import present
 from noonmark.core.errors import NoonmarkError

@@ -11,14 +11,14 @@ from noonmark.core.agents.session import Session, member_session, schedule_sessi
 from noonmark.core.agents.tasks import task_prompt
 from noonmark.core.agents.turns import asks_for_remote
 from noonmark.core.budgets.budget import WholeRun
-from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import HIDDEN
+from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.content import TextBlock
 from noonmark.core.targets.mob import MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.placeholders import Filling
 from noonmark.core.targets.session import OnDemandSessionTarget, PromptAction, SessionSpec, SessionTarget, SessionType
-from noonmark.core.workflows.hidden import TURNS
+from noonmark.core.workflows.hidden_schedules import TURNS
 from noonmark.ports.agent_host import AgentTurn, TurnLimits
 from noonmark.targets.agent.settings import EMBEDDED, declared_limits
 
@@ -39,7 +39,7 @@ MAX_DEPTH = 16
 """How many workflows may be above a step; there are fewer."""
 PAGE = 1_000
 MAX_FORKED = 10_000
-"""How many messages a fork copies at most, whatever it asks for."""
+"""The most messages that a fork copies."""
 REMOTE_MODEL = "remote"
 """The model of a session that the remote host chooses one for."""
 
@@ -166,16 +166,16 @@ def _helper_turn(
 def _history(store: Store, tenant: str, target: MobForkTarget) -> tuple[Message, ...]:
     """The messages of the member that a helper is forked from, or the last ones and a few more."""
     session_id = member_session(target.mob_id, target.source_member_id)
-    found: list[Message] = []
+    messages: list[Message] = []
     most = MAX_FORKED if target.last_messages is None else min(MAX_FORKED, target.last_messages + PAGE)
     before = None
-    while len(found) < most:
+    while len(messages) < most:
         page = store.messages(tenant, session_id, PAGE, before=before, newest_first=True)
-        found += page
+        messages += page
         if len(page) < PAGE:
             break
         before = page[-1].number
-    return forked(found[::-1], target.last_messages)
+    return forked(messages[::-1], target.last_messages)
 
 
 def _task_turn(assignment: Assignment, settings: AgentSettings, target: TaskTarget, filling: Filling) -> AgentTurn:

@@ -44,7 +44,7 @@ def parse_provider_limit(text: str) -> ProviderLimit:
     """Read REQUESTS or REQUESTS,TOKENS; ValueError for anything else."""
     counts = [int(part) for part in text.split(",")]
     if not 1 <= len(counts) <= 2 or not all(1 <= count <= MAX_PER_MINUTE for count in counts):
-        raise ValueError("must be one or two whole numbers")
+        raise ValueError("must be one or two integers")
     return ProviderLimit(requests=counts[0], tokens=counts[1] if counts[1:] else None)
 
 

@@ -51,7 +51,7 @@ class OutputSchema:
             kind="output",
         )
 
-    def output(self, arguments: object) -> Any:  # noqa: ANN401 - JSON
+    def output(self, arguments: object) -> Any:
         """The output in the arguments of a call of the tool."""
         if self._is_object:
             return arguments
@@ -72,6 +72,6 @@ def _message(error: Exception) -> str:
     return str(getattr(error, "message", error)).partition("\n")[0]
 
 
-def _refuse(uri: str) -> Any:  # noqa: ANN401 - it never returns
+def _refuse(uri: str) -> Any:
     """A schema must not make this node fetch anything."""
     raise ValueError(f"a reference to another document ({uri[:200]}) is not followed")

@@ -80,7 +80,7 @@ class Toolbox:
 
     @property
     def definitions(self) -> list[ToolDefinition]:
-        """What a model is told of the tools."""
+        """The description of the tools, for a model."""
         from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415 - loaded with the libraries of agents
 
         described = [
@@ -107,8 +107,8 @@ class Toolbox:
 
         tool = self._tools.get(name)
         if tool is None:
-            known = ", ".join((*self._tools, *self._own, *self._mcp)) or "none"
-            return ToolOutput(f"there is no tool {name!r}; available: {known}", is_error=True)
+            tool_names = ", ".join((*self._tools, *self._own, *self._mcp)) or "none"
+            return ToolOutput(f"there is no tool {name!r}; available: {tool_names}", is_error=True)
         schema = tool.function_schema
         try:
             given = schema.validator.validate_python({} if arguments is None else arguments)
@@ -143,7 +143,7 @@ def _may_use(name: str, policy: ToolAccessPolicy | None) -> bool:
     return (name in policy.tools) is (policy.type is ToolAccess.ALLOW_LIST)
 
 
-def _storable(result: object) -> Any:  # noqa: ANN401 - JSON
+def _storable(result: object) -> Any:
     """The result as JSON; of a long text its beginning."""
     from pydantic_core import to_json, to_jsonable_python  # noqa: PLC0415 - loaded with the libraries of agents
 
@@ -154,7 +154,7 @@ def _storable(result: object) -> Any:  # noqa: ANN401 - JSON
     return f"{text[:MAX_RESULT]}\n[cut off: {len(text):,} characters]"
 
 
-async def _in_thread(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever it returns
+async def _in_thread(call: Callable[[], Any]) -> Any:
     """Call a function in a thread of its own, which does not keep the process alive."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[Any] = loop.create_future()

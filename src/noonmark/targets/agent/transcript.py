@@ -78,7 +78,7 @@ def to_model(messages: Sequence[Message]) -> list[ModelMessage]:
     return repair_messages(sent)
 
 
-def _arguments(part: ToolCallPart) -> Any:  # noqa: ANN401 - JSON
+def _arguments(part: ToolCallPart) -> Any:
     """The arguments as JSON; as text if the model has written something else."""
     if not isinstance(part.args, str):
         return part.args

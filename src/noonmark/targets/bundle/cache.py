@@ -60,8 +60,8 @@ class BundleCache:
     def _prepare_folder(self) -> None:
         """Create the folder; OSError if it belongs to somebody else, who could put other files into it."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = self._folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        status = self._folder.lstat()
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
             raise OSError(f"the folder of unpacked bundles, {self._folder}, does not belong to this user")
 
     @contextmanager
@@ -90,7 +90,7 @@ class BundleCache:
 
     def _evict(self, *, keep: str) -> None:
         """Remove the bundles that were not used for longest, until the others fit."""
-        found = []
+        entries = []
         now = self._folder.stat().st_mtime  # a bundle was just unpacked into it
         for path in self._folder.iterdir():
             with suppress(OSError):
@@ -98,9 +98,9 @@ class BundleCache:
                 if path.name.startswith(UNPACKING) and used < now - STALE_SECONDS:
                     _remove(path)
                 elif path.is_dir() and not path.name.startswith(UNPACKING):
-                    found.append((used, path, _size(path)))
-        total = sum(size for _, _, size in found)
-        for _, path, size in sorted(found):
+                    entries.append((used, path, _size(path)))
+        total = sum(size for _, _, size in entries)
+        for _, path, size in sorted(entries):
             if total <= self._max_bytes:
                 return
             if path.name != keep and self._remove_unused(path):

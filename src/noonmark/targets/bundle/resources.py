@@ -80,11 +80,11 @@ class NodeResources:
 
 def _memory() -> tuple[int, int]:
     """The memory of this machine, and what of it is available, in MB; plenty if that is unknown."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     with suppress(OSError, ValueError):
         for line in MEMORY.read_text("ascii").splitlines():
             name, _, value = line.partition(":")
             if name in ("MemTotal", "MemAvailable"):
-                found[name] = int(value.split()[0]) // 1_024
-    total = found.get("MemTotal", 2**40)
-    return total, found.get("MemAvailable", total)
+                sizes[name] = int(value.split()[0]) // 1_024
+    total = sizes.get("MemTotal", 2**40)
+    return total, sizes.get("MemAvailable", total)

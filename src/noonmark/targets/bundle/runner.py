@@ -238,16 +238,16 @@ def _program(name: str, files: Path) -> str:
             raise LookupError(f"the bundle has no file {name!r}")
         path.chmod(0o700)  # archives made on some systems do not say what is a program
         return str(path)
-    found = find_program(name)
-    if found is None and name in PYTHON:
-        found = sys.executable
-    if found is None:
+    program = find_program(name)
+    if program is None and name in PYTHON:
+        program = sys.executable
+    if program is None:
         raise LookupError(f"{name!r} was not found on this node, or is not a program")
-    return found
+    return program
 
 
 def _dispatch(assignment: Assignment, job: _Job) -> dict[str, Any]:
-    """What a run is told of itself."""
+    """The environment of a run."""
     occurrence, event = assignment.occurrence, event_of(assignment.occurrence)
     payload = occurrence.payload if event is None else event["payload"]
     return {

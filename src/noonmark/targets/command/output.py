@@ -95,6 +95,6 @@ def mask_lines(document: dict[str, Any], redactor: Redactor | None) -> dict[str,
     return masked
 
 
-def last_lines(text: str, count: int = 20) -> str:
-    """Return the last lines of a text."""
-    return "\n".join(text.rstrip().splitlines()[-count:])
+def last_lines(text: str) -> str:
+    """Return the last 20 lines of a text."""
+    return "\n".join(text.rstrip().splitlines()[-20:])

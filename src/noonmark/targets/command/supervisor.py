@@ -63,7 +63,7 @@ MAX_KILL_ROUNDS = 1_000
 class Command:
     """One command, from its request to its end."""
 
-    def __init__(self, channel: socket.socket, fds: tuple[int, int, int], prctl: Any) -> None:  # noqa: ANN401 - of ctypes
+    def __init__(self, channel: socket.socket, fds: tuple[int, int, int], prctl: Any) -> None:
         self.channel, self._fds, self._prctl = channel, fds, prctl
         self._received = bytearray()
         self._request: dict[str, Any] | None = None
@@ -210,7 +210,7 @@ def before_exec(
     request: dict[str, Any],
     fd: int | None,
     progress: int,
-    prctl: Any,  # noqa: ANN401 - of ctypes
+    prctl: Any,
     supervisor: int,
 ) -> None:
     """In the new process, in its directory, right before exec: apply limits, and check for replaced files again."""
@@ -224,7 +224,7 @@ def before_exec(
         os.set_inheritable(fd, False)  # noqa: FBT003 - as it is declared
 
 
-def apply_limits(limits: dict[str, int], prctl: Any, supervisor: int) -> None:  # noqa: ANN401 - of ctypes
+def apply_limits(limits: dict[str, int], prctl: Any, supervisor: int) -> None:
     """In the new process: die with the supervisor, and set the resource limits."""
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
@@ -386,7 +386,7 @@ class Supervisor:
         command.channel.close()
 
 
-def _load_prctl() -> Any:  # noqa: ANN401 - of ctypes
+def _load_prctl() -> Any:
     """Return prctl, with which a process asks Linux to be killed when its parent is gone."""
     if sys.platform != "linux":
         return None
@@ -406,10 +406,10 @@ def reserve_progress_fd(listener: int) -> None:
 
 def keep_locks(fds: list[str]) -> list[int]:
     """Hold the locks of the node while this process lives, under numbers that nothing else needs."""
-    kept = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, FIRST_LOCK_FD) for fd in fds]
+    lock_files = [fcntl.fcntl(int(fd), fcntl.F_DUPFD_CLOEXEC, FIRST_LOCK_FD) for fd in fds]
     for fd in fds:
         os.close(int(fd))
-    return kept
+    return lock_files
 
 
 def main() -> None:

@@ -51,7 +51,7 @@ class UpstreamResults(Mapping[str, Any]):
         self._results = {schedule_id: upstream["result"] for schedule_id, upstream in upstreams.items()}
         self._ids = {upstream["name"]: schedule_id for schedule_id, upstream in upstreams.items()}
 
-    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - JSON
+    def __getitem__(self, key: str) -> Any:
         """The result of one; KeyError if the job does not depend on it, or if it has not run."""
         return self._results[key if key in self._results else self._ids.get(key, key)]
 

@@ -47,8 +47,8 @@ class FunctionRegistry:
 
     def register(self, name: str, call: Callable[..., Any]) -> None:
         """Register a function under a name, replacing any earlier one."""
-        known = self._by_name.get(name)
-        if known is not None and known.call is call:
+        registered = self._by_name.get(name)
+        if registered is not None and registered.call is call:
             return
         with self._lock:
             self._by_name[name] = _inspect(call)
@@ -70,8 +70,8 @@ class FunctionRegistry:
     def redefine(self, name: str, call: Callable[..., Any]) -> None:
         """Replace a module function that was defined again, as in a notebook."""
         with self._lock:
-            known = self._by_name.get(name)
-            if known is not None and known.call is not call and _is_own_reference(known.call, name):
+            registered = self._by_name.get(name)
+            if registered is not None and registered.call is not call and _is_own_reference(registered.call, name):
                 self._by_name[name] = _inspect(call)
 
     def name_of(self, call: Callable[..., Any]) -> str | None:
@@ -80,8 +80,8 @@ class FunctionRegistry:
             name = self._names.get(call)
         except TypeError:
             return None
-        known = None if name is None else self._by_name.get(name)
-        return name if known is not None and known.call == call else None
+        registered = None if name is None else self._by_name.get(name)
+        return name if registered is not None and registered.call == call else None
 
     def find(self, name: str) -> Function | None:
         """Return the function of that name."""

@@ -308,7 +308,7 @@ def _call(
     return succeeded(assignment, result, now=now())
 
 
-def _run_in_thread(coroutine: Coroutine[Any, Any, Any]) -> Any:  # noqa: ANN401 - whatever the function returns
+def _run_in_thread(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run a coroutine in another thread, since this one may have a running event loop."""
     answer: dict[str, Any] = {}
 

@@ -108,12 +108,12 @@ class HttpDelivery:
         """
         if self._secrets is None:
             return None
-        if (known := self._keys.get(tenant)) is not None:
-            return known
+        if (cached := self._keys.get(tenant)) is not None:
+            return cached
         if self._own_key is None:
-            read = self._secrets.own_key
+            read_key = self._secrets.own_key
             try:
-                self._own_key = await asyncio.get_running_loop().run_in_executor(self._secret_threads, read)
+                self._own_key = await asyncio.get_running_loop().run_in_executor(self._secret_threads, read_key)
             except NoonmarkError:
                 given = given_key(self._settings.keys, tenant)
                 if given is None or self._settings.public_url is not None:
@@ -163,7 +163,7 @@ class HttpDelivery:
         return self._completed(target, assignment, response, document)
 
     async def _redact(self, response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:
-        """Return what is stored of a response. The search for secrets is slow, so it mostly runs in a thread."""
+        """Return the stored form of a response. The search for secrets is slow, so it mostly runs in a thread."""
         if not secrets and (not confidential or len(response.body) <= MAX_INLINE_REDACTION):
             return _document(response, secrets, confidential)
         loop = asyncio.get_running_loop()
@@ -217,7 +217,7 @@ def _note_usage(assignment: Assignment, text: str, redactor: Redactor) -> dict[s
 
 
 def _document(response: Response, secrets: tuple[str, ...], confidential: list[str]) -> dict[str, Any]:
-    """Return what is stored of a response: without secrets of the request, and without its callback token."""
+    """Return the stored form of a response: without secrets of the request, and without its callback token."""
     return response.to_document(Redactor([*secrets, *confidential]), only_json=bool(secrets))
 
 

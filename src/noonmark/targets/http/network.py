@@ -178,7 +178,7 @@ class BoundedStream(AsyncNetworkStream):
             await self._stream.aclose()
             raise
 
-    def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - of the library
+    def get_extra_info(self, info: str) -> Any:
         """Return what the library asks for."""
         return self._has_unread_data() if info == "is_readable" else self._stream.get_extra_info(info)
 
@@ -190,7 +190,7 @@ class BoundedStream(AsyncNetworkStream):
         return _is_readable(self._socket) if hasattr(select, "poll") else self._stream.get_extra_info("is_readable")
 
 
-def _has_buffered_data(stream: Any) -> bool:  # noqa: ANN401 - its internals belong to the library
+def _has_buffered_data(stream: Any) -> bool:
     """Whether the library holds data that it took from the socket and has not delivered.
 
     True if the internals of the library have changed and this is unknown: the connection is not reused then.

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.facts import occurrence_facts
 from noonmark.core.instants import to_text
+from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.settlement import run_key
 from noonmark.core.signatures import chain_key, chain_proof, completion_token, signature, tenant_key, token_keys
 from noonmark.core.targets.http import MAX_FILLED_URL, check_header, quote_for_url
@@ -136,7 +136,7 @@ def callback_headers(public_url: str | None, token_key: str | None, occurrence: 
     }
 
 
-def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:  # noqa: ANN401 - JSON
+def _encode_body(body: Any) -> tuple[bytes | None, dict[str, str]]:
     if body is None:
         return None, {}
     if isinstance(body, str):

@@ -119,7 +119,7 @@ def status_text(status: int) -> str:
         return str(status)
 
 
-def _json_size(value: Any) -> int:  # noqa: ANN401 - JSON
+def _json_size(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 

@@ -57,9 +57,9 @@ logger = logging.getLogger("noonmark.temporal")
 
 BEAT: Micros = SECOND
 LOOK: Micros = SECOND
-"""Between two looks at the record of what is delivered."""
+"""Between two reads of the record of a delivery."""
 STORE_PAUSE: Micros = SECOND
-"""Before a store that is away is asked again."""
+"""Before an unavailable store is called again."""
 STOPPING, SILENT = "the worker is stopping", "the worker was silent for too long"
 UNTIMED_WAIT = 5.0
 """Seconds until what waits for others without a time is delivered again."""
@@ -206,8 +206,8 @@ class Activities:
 
     def _is_settled(self, given: Document) -> bool:
         """Whether an earlier try has written this end, and its answer was lost."""
-        found = self._store.run(f"{given['occurrence_id']}-{given['fence']}")
-        return found is not None and found[1].outcome == given["end"]["outcome"]
+        stored_run = self._store.run(f"{given['occurrence_id']}-{given['fence']}")
+        return stored_run is not None and stored_run[1].outcome == given["end"]["outcome"]
 
     # Deliveries
 
@@ -248,7 +248,7 @@ class Activities:
         self.deliveries -= 1
 
     async def _look(self, assignment: Assignment, given: Document) -> None:
-        """Stop what is not wanted any more."""
+        """Stop deliveries that are over or asked to stop."""
         occurrence = await asyncio.to_thread(self._store.occurrence, given["occurrence_id"])
         stands = standing(occurrence, attempt=given["attempt"], fence=given["fence"])
         if stands is Standing.OVER:
@@ -296,7 +296,7 @@ class Activities:
             self._target.wake()
 
     async def _patiently(self, call: Callable[[], T]) -> T:
-        """Call the store until it answers."""
+        """Call the store, and retry until it answers."""
         while True:
             try:
                 answer = await asyncio.to_thread(call)

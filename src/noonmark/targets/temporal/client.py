@@ -252,9 +252,9 @@ class EngineClient:
         query = f"WorkflowType = '{WORKFLOW}' AND ExecutionStatus = 'Running' AND TaskQueue = '{queue}'"
         try:
             client = await self.connected()
-            async for found in client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
-                if (parsed := parse_workflow_id(found.id)) is not None:
-                    yield ListedWorkflow(found.id, *parsed)
+            async for workflow in client.list_workflows(query, rpc_timeout=RPC_TIMEOUT):
+                if (parsed := parse_workflow_id(workflow.id)) is not None:
+                    yield ListedWorkflow(workflow.id, *parsed)
         except (RPCError, RuntimeError) as error:
             raise EngineUnavailable(error, self.address) from None
 

@@ -56,7 +56,7 @@ CONFIRM_PAUSE: Micros = 5 * SECOND
 PROBE_PAUSE: Micros = 10 * SECOND
 """Between two calls that only see whether the server answers again."""
 LIMIT: Micros = 30 * DAY_SECONDS * SECOND
-"""How long the ledger waits for the end of what has no timeout."""
+"""How long the ledger waits for the end of an occurrence without a timeout."""
 
 
 class TemporalEngine(LoopRunner):
@@ -219,9 +219,9 @@ class TemporalEngine(LoopRunner):
 
     async def _end_lost(self, reconciler: Reconciler, occurrence: Occurrence) -> None:
         """Report the end of an occurrence whose workflow is gone: the node writes it, and may retry it."""
-        found = await asyncio.to_thread(reconciler.failure, occurrence)
-        if found is not None:
-            schedule, delivered = found
+        failure = await asyncio.to_thread(reconciler.failure, occurrence)
+        if failure is not None:
+            schedule, delivered = failure
             self._report(Assignment(occurrence, schedule, occurrence.due, is_closed=True), delivered)
 
     async def _look_for_workers(self) -> None:

@@ -32,7 +32,7 @@ WHY = "its workflow is gone from the engine, and has not said how it ended"
 
 @dataclass(slots=True)
 class Comparison:
-    """What was found on both sides."""
+    """The differences between both sides."""
 
     running: int = 0
     """Workflows that run."""
@@ -72,48 +72,48 @@ class Comparison:
 
 
 class Reconciler:
-    """Compares, and ends what is to end. On the event loop of the client."""
+    """Compares both sides, and ends orphans. On the event loop of the client."""
 
     def __init__(self, store: Store, client: EngineClient) -> None:
         self._store, self._client = store, client
 
     async def compare(self) -> Comparison:
-        """List both sides. Whatever looks like an orphan is looked at again: it may just have begun, or ended."""
-        found = Comparison()
+        """List both sides. What looks like an orphan is read again: it may just have begun, or ended."""
+        comparison = Comparison()
         awaiting = await asyncio.to_thread(self._awaiting)
-        found.is_complete = len(awaiting) < MAX_OCCURRENCES
+        comparison.is_complete = len(awaiting) < MAX_OCCURRENCES
         with_engine = [one for one in awaiting if engine_of(one) is not None]
-        found.awaiting = len(with_engine)
-        found.routes.update(one.route for one in with_engine)
+        comparison.awaiting = len(with_engine)
+        comparison.routes.update(one.route for one in with_engine)
         listed: set[str] = set()
         async for running in self._client.running():
-            found.running += 1
+            comparison.running += 1
             listed.add(running.workflow_id)
-            await self._judge(running, found)
+            await self._judge(running, comparison)
         for occurrence in with_engine:
             name = workflow_id(occurrence.id, occurrence.attempt)
             if name not in listed and not await self._client.is_running(name):
-                await self._note_lost(occurrence, found)
-        return found
+                await self._note_lost(occurrence, comparison)
+        return comparison
 
     def _awaiting(self) -> list[Occurrence]:
-        """What has a deadline, which is everything that awaits its end."""
+        """The occurrences that have a deadline: all that await their end."""
         return self._store.overdue(now=MAX_INSTANT, limit=MAX_OCCURRENCES)
 
-    async def _judge(self, running: ListedWorkflow, found: Comparison) -> None:
+    async def _judge(self, running: ListedWorkflow, comparison: Comparison) -> None:
         occurrence = await asyncio.to_thread(self._store.occurrence, running.occurrence_id)
         if occurrence is None:
-            found.unknown.append(running)
+            comparison.unknown.append(running)
             return
         stands = standing(occurrence, attempt=running.attempt, fence=occurrence.fence)
         # The list is updated a little later than the workflow.
         if stands is Standing.OVER and await self._client.is_running(running.workflow_id):
-            found.ended.append(running)
+            comparison.ended.append(running)
 
-    async def _note_lost(self, occurrence: Occurrence, found: Comparison) -> None:
+    async def _note_lost(self, occurrence: Occurrence, comparison: Comparison) -> None:
         stored = await asyncio.to_thread(self._store.occurrence, occurrence.id)
         if stored is not None and stored.fence == occurrence.fence and engine_of(stored) is not None:
-            found.lost.append(stored)
+            comparison.lost.append(stored)
 
     async def cancel_ended(self, comparison: Comparison) -> int:
         """Ask the workflows of ended occurrences to end; returns how many."""
@@ -128,10 +128,10 @@ class Reconciler:
         return sum([await asyncio.to_thread(self._fail, one) for one in comparison.lost])
 
     def _fail(self, occurrence: Occurrence) -> bool:
-        found = self.failure(occurrence)
-        if found is None:
+        failure = self.failure(occurrence)
+        if failure is None:
             return False
-        return self._store.settle([settle(occurrence, *found, node=occurrence.node or "")])[0]
+        return self._store.settle([settle(occurrence, *failure, node=occurrence.node or "")])[0]
 
     def failure(self, occurrence: Occurrence) -> tuple[Schedule, Delivered] | None:
         """The schedule and the end of an occurrence whose workflow is gone; None without a schedule. It may block."""

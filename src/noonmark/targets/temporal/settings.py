@@ -90,8 +90,8 @@ def parse_engine(url: object, api_key: str | None = None) -> EngineAddress:
     if blank := next((name for name, value in given if not value), None):
         raise ValueError(f"needs a value for {shown(blank)}")
     if unknown := sorted(options.keys() - {*_OPTIONS}):
-        known = f"{', '.join(_OPTIONS[:-1])} and {_OPTIONS[-1]}"
-        raise ValueError(f"has an unknown option {shown(unknown[0])}; allowed are {known}")
+        option_names = f"{', '.join(_OPTIONS[:-1])} and {_OPTIONS[-1]}"
+        raise ValueError(f"has an unknown option {shown(unknown[0])}; allowed are {option_names}")
     queue = options.get("task_queue", DEFAULT_QUEUE)
     if not _NAME.fullmatch(queue):
         raise ValueError(f"needs a task_queue of up to 200 letters, digits and _.:/-, not {shown(queue)}")
@@ -124,8 +124,8 @@ def check_route(route: str) -> str:
     kind, colon, name = route.partition(":")
     if kind in KINDS and (not colon or (name and kind in WITH_NAMES)):
         return route
-    known = ", ".join(one for one in KINDS if one != FUNCTION)
-    raise ValueError(f"must be routes of targets ({known}, function, function:NAME), not {shown(route)}")
+    kinds = ", ".join(one for one in KINDS if one != FUNCTION)
+    raise ValueError(f"must be routes of targets ({kinds}, function, function:NAME), not {shown(route)}")
 
 
 def served_routes(wanted: Iterable[str], functions: Collection[str] = ()) -> tuple[str, ...]:

@@ -303,7 +303,7 @@ class OccurrenceWorkflow:
 
     # Activities
 
-    def _input(self, **more: Any) -> Document:  # noqa: ANN401 - JSON
+    def _input(self, **more: Any) -> Document:
         order, self._used = self._order, self._fence
         return {"occurrence_id": order.occurrence_id, "attempt": order.attempt, "fence": self._fence, **more}
 

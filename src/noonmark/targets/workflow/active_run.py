@@ -25,9 +25,8 @@ from noonmark.core.workflows.progress import (
     result_problem,
     results,
 )
-from noonmark.core.workflows.run import Compensation, StepPhase
+from noonmark.core.workflows.run import Compensation, StepPhase, approval_id
 from noonmark.core.workflows.state import RunState
-from noonmark.core.workflows.step_waits import approval_id
 from noonmark.ports.workflows import ApprovalRequest, EventWait, StepWrites
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from noonmark.ports.workflows import WorkflowVersion
 
 STOP_GRACE: Micros = 10 * SECOND
-"""How long steps have to stop before nobody waits for them any more."""
+"""How long the run waits for steps to stop."""
 LOST_GRACE: Micros = 5 * SECOND
 """The same when the node gives the run up."""
 
@@ -57,7 +56,7 @@ class Commit:
     starts: list[tuple[StepKey, Assignment]] = field(default_factory=list)
     """Steps to deliver here."""
     dropped: list[str] = field(default_factory=list)
-    """The ids of child occurrences that nobody waits for any more."""
+    """The ids of child occurrences that the run no longer waits for."""
 
 
 class ActiveRun:
@@ -368,7 +367,7 @@ class ActiveRun:
         return not self.is_given_up and not self.is_draining and (period is None or period.is_open)
 
     def _compensates(self, closing: Closing, now: Micros) -> bool:
-        """Whether no other attempt of the occurrence follows such an end; what was begun is always finished."""
+        """Whether such an end is final: no other attempt of the occurrence follows."""
         if self.run.closing is not None:
             return True
         delivered = Delivered(

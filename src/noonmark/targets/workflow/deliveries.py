@@ -20,7 +20,7 @@ from noonmark.core.planner import occurrence as plan_occurrence
 from noonmark.core.policies.overlap import Allow
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.targets.http import HttpTarget
-from noonmark.core.workflows.hidden import hidden_schedule, steps_id
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, steps_id
 from noonmark.core.workflows.progress import compensation_policy
 from noonmark.ports.target import Assignment
 from noonmark.targets.usage import usage_reports
@@ -147,8 +147,8 @@ class HiddenSchedules:
     def for_child(self, version: WorkflowVersion, owner_of: Schedule, *, now: Micros) -> Schedule:
         """The schedule that carries the children of a workflow."""
         tenant, schedule_id = version.tenant, steps_id(version.workflow_id, version.source)
-        known = self._known.get((tenant, schedule_id))
-        if known is None:
+        cached = self._known.get((tenant, schedule_id))
+        if cached is None:
             stored = self._store.find(tenant, schedule_id)
             if stored is None:
                 uid = f"{schedule_id}@{now:x}"
@@ -158,5 +158,5 @@ class HiddenSchedules:
                 stored = self._store.find(tenant, schedule_id)
             if stored is None:
                 raise LookupError(f"the schedule {schedule_id!r} that carries its steps could not be created")
-            known = self._known[tenant, schedule_id] = stored.schedule
-        return known
+            cached = self._known[tenant, schedule_id] = stored.schedule
+        return cached

@@ -17,14 +17,13 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, cast
 
-from noonmark.core.agents.flows import flow_definition, flow_inputs, flow_of
 from noonmark.core.budgets.reported import total
 from noonmark.core.bundles.manifest import needs_of_manifest
 from noonmark.core.errors import NoonmarkError
-from noonmark.core.facts import occurrence_facts
 from noonmark.core.ids import is_hidden
 from noonmark.core.instants import SECOND
 from noonmark.core.occurrence import CONTINUED
+from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.reasons import Reason
 from noonmark.core.run import progress_result
 from noonmark.core.schedule import TRUSTED
@@ -32,6 +31,7 @@ from noonmark.core.settlement import Delivered, RunInProgress
 from noonmark.core.targets import AGENT_KINDS, BundleTarget, WorkflowTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.workflows.definition import check_inputs, restore_definition
+from noonmark.core.workflows.flows import flow_definition, flow_inputs, flow_of
 from noonmark.core.workflows.progress import for_next_attempt
 from noonmark.core.workflows.run import Compensation, WorkflowRun
 from noonmark.ports.workflows import WorkflowVersion
@@ -213,7 +213,7 @@ class WorkflowRunner:
             return messages
 
     def _handle(self, messages: Iterable[Message]) -> None:
-        """Take what has happened, and go on with the runs that it concerns."""
+        """Take new events, and continue the runs that they concern."""
         now = self._now()
         self._versions.clear()
         self._served = None

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 OTHER = Owner(tenant="other", user="ada")
 
 
-def _listen(bench: Bench, *types: SystemEvent, uid: str = "listener", **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
+def _listen(bench: Bench, *types: SystemEvent, uid: str = "listener", **changes: Any) -> Schedule:
     return bench.create(uid, trigger=EventTrigger([str(one) for one in types]), **changes)
 
 
@@ -49,7 +49,7 @@ def _types(bench: Bench, tenant: str = "acme") -> list[str]:
     return [one.event_type for one in _events(bench, tenant)]
 
 
-def _failed(bench: Bench, occurrence: Occurrence, **changes: Any) -> Run:  # noqa: ANN401 - the fields of a Run
+def _failed(bench: Bench, occurrence: Occurrence, **changes: Any) -> Run:
     run = Run(
         id=f"{occurrence.id}-{occurrence.fence}",
         occurrence_id=occurrence.id,

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from noonmark.testing.conformance.bench import Bench
 
 
-def _note(operation: str, **changes: Any) -> AuditEntry:  # noqa: ANN401 - the fields of a Note
+def _note(operation: str, **changes: Any) -> AuditEntry:
     return replace(AuditEntry(at=NOW, caller="ada", operation=operation), **changes)
 
 
-def _told(bench: Bench, tenant: str = "acme", limit: int = 99, **changes: Any) -> list[str]:  # noqa: ANN401 - as notes takes them
+def _told(bench: Bench, tenant: str = "acme", limit: int = 99, **changes: Any) -> list[str]:
     return [note.operation for note in bench.store.audit_entries(tenant, limit, **changes)]
 
 

@@ -61,23 +61,23 @@ class Bench:
         """Let time pass."""
         self.clock.now += micros
 
-    def create(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
+    def create(self, uid: str = "uid-1", **changes: Any) -> Schedule:
         """Create a schedule with its first plan."""
         schedule = factories.schedule(uid, **{"created": self.now} | changes)
         assert self.store.create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
         return schedule
 
-    def create_quiet(self, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - likewise
+    def create_quiet(self, uid: str = "uid-1", **changes: Any) -> Schedule:
         """Create a schedule that has no occurrences but those that are added."""
         return self.create(uid, trigger=EventTrigger("seen"), **changes)
 
-    def add(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
+    def add(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:
         """Add a manual occurrence, due so much after the beginning."""
         occurrence = factories.occurrence(of, manual(key), nominal=factories.NOW + after, **changes)
         assert self.store.add([occurrence]) == [True]
         return occurrence
 
-    def add_event(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:  # noqa: ANN401
+    def add_event(self, of: Schedule, key: str, after: Micros = 0, **changes: Any) -> Occurrence:
         """Add an occurrence that an event asked for."""
         occurrence = factories.occurrence(of, event(key), nominal=factories.NOW + after, **changes)
         assert self.store.add([occurrence]) == [True]
@@ -145,12 +145,12 @@ class Bench:
         self.add(of, key, after)
         return self.start(self.claim_one())
 
-    def settle(self, occurrence: Occurrence, **changes: Any) -> bool:  # noqa: ANN401 - the fields of a Settlement
+    def settle(self, occurrence: Occurrence, **changes: Any) -> bool:
         """Settle what was started; without more, it succeeded."""
         [done] = self.store.settle([self.settlement(occurrence, **changes)])
         return done
 
-    def settlement(self, occurrence: Occurrence, **changes: Any) -> Settlement:  # noqa: ANN401 - the fields of a Settlement
+    def settlement(self, occurrence: Occurrence, **changes: Any) -> Settlement:
         """The end of a delivery that took no time."""
         run = Run(
             id=f"{occurrence.id}-{occurrence.fence}",

@@ -44,7 +44,7 @@ def first_call_id(occurrence_id: str) -> str:
     return f"{occurrence_id}/first"
 
 
-def _agent(bench: Bench, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
+def _agent(bench: Bench, uid: str = "uid-1", **changes: Any) -> Schedule:
     return bench.create_quiet(uid, target=TASK, **changes)
 
 
@@ -72,7 +72,7 @@ def _start(claim: Claim) -> Start:
     return replace(start(claim), reservation=_call(claim.occurrence))
 
 
-def _budget(bench: Bench, **changes: Any) -> None:  # noqa: ANN401 - its fields
+def _budget(bench: Bench, **changes: Any) -> None:
     values: dict[str, Any] = {
         "tenant": "acme",
         "scope": BudgetScope.USER,
@@ -248,7 +248,7 @@ def a_denied_start_is_skipped(bench: Bench) -> None:
 
 
 @case
-def an_approval_that_nobody_gives_expires(bench: Bench) -> None:
+def an_approval_without_a_decision_expires(bench: Bench) -> None:
     _budget(bench, max_cost=500, hard=False, require_approval=True, period=Period.TOTAL)
     schedule = _agent(bench)
     waiting = _asked(bench, schedule)
@@ -279,7 +279,7 @@ def with_room_in_its_budget_a_start_needs_no_approval(bench: Bench) -> None:
 
 
 @case
-def a_start_that_is_cancelled_asks_nobody_any_more(bench: Bench) -> None:
+def a_start_that_is_cancelled_asks_for_no_decision(bench: Bench) -> None:
     _budget(bench, max_cost=500, hard=False, require_approval=True)
     schedule = _agent(bench)
     waiting = _asked(bench, schedule)

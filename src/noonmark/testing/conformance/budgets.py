@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST = Amount(tokens=100, cost=1_000)
 
 
-def _reservation(call_id: str, most: Amount = MOST, **changes: Any) -> Reservation:  # noqa: ANN401 - its fields
+def _reservation(call_id: str, most: Amount = MOST, **changes: Any) -> Reservation:
     values: dict[str, Any] = {
         "tenant": "acme",
         "user": "ada",
@@ -46,7 +46,7 @@ def _reservation(call_id: str, most: Amount = MOST, **changes: Any) -> Reservati
     return Reservation(call_id=call_id, most=most, **values | changes)
 
 
-def _reserve(bench: Bench, call_id: str, most: Amount = MOST, **changes: Any) -> Reserved | Refused:  # noqa: ANN401
+def _reserve(bench: Bench, call_id: str, most: Amount = MOST, **changes: Any) -> Reserved | Refused:
     [answer] = bench.store.reserve([_reservation(call_id, most, **changes)])
     return answer
 
@@ -56,7 +56,7 @@ def _settle(bench: Bench, call_id: str, usage: Usage, tenant: str = "acme") -> b
     return done
 
 
-def _budget(**changes: Any) -> Budget:  # noqa: ANN401 - its fields
+def _budget(**changes: Any) -> Budget:
     values: dict[str, Any] = {
         "tenant": "acme",
         "scope": BudgetScope.USER,
@@ -68,7 +68,7 @@ def _budget(**changes: Any) -> Budget:  # noqa: ANN401 - its fields
     return Budget(**values | changes)
 
 
-def _standing(bench: Bench, **filters: Any) -> Standing:  # noqa: ANN401 - as the verb takes them
+def _standing(bench: Bench, **filters: Any) -> Standing:
     [standing] = bench.store.budgets("acme", 9, **filters)
     return standing
 
@@ -436,7 +436,7 @@ def usage_is_reported_in_groups(bench: Bench) -> None:
         bench.advance(DAY)
     assert isinstance(_reserve(bench, "else", tenant="elsewhere"), Reserved)
 
-    def shown(by: UsageBy, **filters: Any) -> list[UsageGroup]:  # noqa: ANN401 - as the verb takes them
+    def shown(by: UsageBy, **filters: Any) -> list[UsageGroup]:
         return bench.store.usage("acme", by, **{"since": NOW, "until": bench.now, "limit": 9} | filters)
 
     def brief(groups: list[UsageGroup]) -> list[tuple[object, ...]]:

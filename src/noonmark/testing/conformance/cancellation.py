@@ -114,8 +114,8 @@ def an_occurrence_cancelled_ahead_is_neither_planned_again_nor_counted_twice(ben
     bench.advance(5 * MINUTE)
     assert bench.commit(edits.resume(snapshot, now=bench.now, lookahead=LOOKAHEAD))
     assert bench.snapshot(schedule).beyond == ()
-    swallowed = bench.row(occurrence_id(schedule.uid, TRIGGER, NOW + MINUTE))
-    assert (swallowed.reason, swallowed.missed_count) == (Reason.PAUSED, 4)
+    skipped = bench.row(occurrence_id(schedule.uid, TRIGGER, NOW + MINUTE))
+    assert (skipped.reason, skipped.missed_count) == (Reason.PAUSED, 4)
     assert bench.stored(schedule).counters.total == 5
 
 

@@ -133,7 +133,7 @@ SAID = {"output": "one\n"}
 MORE = {"output": "one\ntwo \u00fc\n", "output_dropped": 3}
 
 
-def _interim(occurrence: Occurrence, result: Any, started: int = NOW) -> Interim:  # noqa: ANN401 - JSON
+def _interim(occurrence: Occurrence, result: Any, started: int = NOW) -> Interim:
     return interim(occurrence, RunInProgress(started=started, result=result), node="node-a")
 
 

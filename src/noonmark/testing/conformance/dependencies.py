@@ -456,7 +456,7 @@ def a_follow_up_stands_where_its_upstream_stands(bench: Bench) -> None:
 
 
 @case
-def ends_of_one_moment_are_told_apart(bench: Bench) -> None:
+def ends_of_one_moment_are_distinguished(bench: Bench) -> None:
     up = bench.create_quiet("up")
     down = _follower(bench)
     for key, after in (("a", 1), ("b", 2)):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 OTHER = Owner(tenant="other", user="ada")
 
 
-def _event(event_id: str, event_type: str = "seen", **changes: Any) -> Event:  # noqa: ANN401 - the fields of an Event
+def _event(event_id: str, event_type: str = "seen", **changes: Any) -> Event:
     return replace(Event(event_type=event_type, emitted=0, event_id=event_id), **changes)
 
 
@@ -39,7 +39,7 @@ def _emit(bench: Bench, *ids: str, event_type: str = "seen", tenant: str = "acme
     assert all(bench.store.emit(tenant, [_event(one, event_type) for one in ids]))
 
 
-def _listen(bench: Bench, uid: str, *types: str, **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
+def _listen(bench: Bench, uid: str, *types: str, **changes: Any) -> Schedule:
     return bench.create(uid, trigger=EventTrigger(types or "seen"), **changes)
 
 
@@ -331,7 +331,7 @@ def at_most_limit_events_are_listed_matched_or_not(bench: Bench) -> None:
     assert listed == [[], ["c"], ["c", "b"], ["c", "b", "a"], ["c", "b", "a"]]
 
 
-def _listen_filtered(bench: Bench, uid: str, filters: dict[str, Any], *types: str, **changes: Any) -> Schedule:  # noqa: ANN401 - as create takes them
+def _listen_filtered(bench: Bench, uid: str, filters: dict[str, Any], *types: str, **changes: Any) -> Schedule:
     return bench.create(uid, trigger=EventTrigger(types or "seen", filters), **changes)
 
 
@@ -416,7 +416,7 @@ def the_filter_index_follows_every_change_of_the_filters(bench: Bench) -> None:
         assert bench.commit(plan)
         return [_shown(bench, one) == [schedule.uid] for one in payloads]
 
-    def edited(trigger: Any, *payloads: object) -> list[bool]:  # noqa: ANN401 - of any type
+    def edited(trigger: Any, *payloads: object) -> list[bool]:
         bench.advance(1)
         declared = replace(schedule.declaration, trigger=trigger)
         plan = edits.edit(bench.snapshot(schedule), declared, now=bench.now, lookahead=LOOKAHEAD)

@@ -34,7 +34,7 @@ PROMPT, SPEC = PromptAction(prompt="Go on."), SessionSpec(model="test")
 ON_DEMAND = OnDemandSessionTarget(create=SPEC, action=PROMPT)
 
 
-def _halt(bench: Bench, halt_id: str = "h1", **changes: Any) -> Halt:  # noqa: ANN401 - its fields
+def _halt(bench: Bench, halt_id: str = "h1", **changes: Any) -> Halt:
     return Halt(halt_id=halt_id, at=bench.now, by="ada", **{"tenant": "acme", **changes})
 
 
@@ -157,7 +157,7 @@ def _talks_in(session_id: str) -> SessionTarget:
     return SessionTarget(type=SessionType.EXACT, session_id=session_id, action=PROMPT)
 
 
-def _made(bench: Bench, name: str, *chain: str, **changes: Any) -> Schedule:  # noqa: ANN401 - of the declaration
+def _made(bench: Bench, name: str, *chain: str, **changes: Any) -> Schedule:
     """A schedule that the last of a chain made."""
     schedule = factories.schedule(f"uid-{name}", schedule_id=name, trigger=EventTrigger("seen"), **changes)
     schedule = replace(schedule, lineage=Lineage(depth=1, chain=chain))

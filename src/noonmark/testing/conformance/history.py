@@ -563,7 +563,7 @@ def occurrences_of_all_schedules_are_found_by_their_time(bench: Bench) -> None:
     later = bench.add(a, "later", 60 * SECOND)
     everything = [later.id, done.id, *(one.id for one in reversed(failed))]
 
-    def found(limit: int = 10, before: tuple[int, str] | None = None, **filters: Any) -> list[str]:  # noqa: ANN401
+    def found(limit: int = 10, before: tuple[int, str] | None = None, **filters: Any) -> list[str]:
         page = bench.store.search("acme", OccurrenceFilter(**filters), limit, before=before)
         return [one.id for one in page.occurrences]
 

@@ -295,7 +295,7 @@ def schedules_are_found_by_their_next_fire_and_their_last_end(bench: Bench) -> N
     assert bench.fail(bench.run(failed, "k"))
     assert bench.settle(bench.run(quiet, "k"))
 
-    def found(**wanted: Any) -> set[str]:  # noqa: ANN401 - the fields of a filter
+    def found(**wanted: Any) -> set[str]:
         chosen = ScheduleFilter(**wanted)
         listed = bench.store.schedules("acme", limit=10, wanted=chosen)
         assert bench.store.count_schedules("acme", chosen) == len(listed)

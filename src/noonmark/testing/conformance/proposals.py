@@ -43,7 +43,7 @@ MADE = Lineage(
 )
 
 
-def _new(uid: str = "new", **changes: Any) -> Proposal:  # noqa: ANN401 - its fields
+def _new(uid: str = "new", **changes: Any) -> Proposal:
     values: dict[str, Any] = {
         "proposal_id": uid,
         "action": ProposedAction.CREATE,
@@ -62,7 +62,7 @@ def _new(uid: str = "new", **changes: Any) -> Proposal:  # noqa: ANN401 - its fi
     return Proposal(**values | changes)
 
 
-def _change(schedule: Schedule, **changes: Any) -> Proposal:  # noqa: ANN401 - its fields
+def _change(schedule: Schedule, **changes: Any) -> Proposal:
     values: dict[str, Any] = {
         "action": ProposedAction.UPDATE,
         "schedule_id": schedule.schedule_id,
@@ -229,7 +229,7 @@ def a_denied_change_leaves_the_schedule_as_it_is(bench: Bench) -> None:
 
 
 @case
-def a_proposal_that_nobody_decides_expires(bench: Bench) -> None:
+def a_proposal_without_a_decision_expires(bench: Bench) -> None:
     schedule = bench.create("job")
     assert _put(bench, _change(schedule))
     assert _put(bench, _new())
@@ -270,7 +270,7 @@ def proposals_emit_events(bench: Bench) -> None:
     ]
 
 
-def _made(bench: Bench, uid: str, *, most: int | None = 2, user: str = "ada", **changes: Any) -> None:  # noqa: ANN401
+def _made(bench: Bench, uid: str, *, most: int | None = 2, user: str = "ada", **changes: Any) -> None:
     """Create a schedule as an agent in a run of the parent does."""
     schedule = factories.schedule(uid, created=bench.now, owner=Owner(tenant="acme", user=user))
     schedule = replace(schedule, lineage=replace(MADE, **{"fingerprint": uid} | changes))

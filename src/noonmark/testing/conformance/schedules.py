@@ -248,12 +248,12 @@ BOB = Owner(tenant="acme", user="bob")
 THEIRS = Owner(tenant="other", user="ada")
 
 
-def _create(bench: Bench, number: int, **changes: Any) -> None:  # noqa: ANN401 - as create takes them
+def _create(bench: Bench, number: int, **changes: Any) -> None:
     """Keep a schedule that is younger than those with lower numbers."""
     bench.create(f"uid-{number}", created=NOW + number, **changes)
 
 
-def _seen(bench: Bench, *, deleted: bool = False, **filters: Any) -> list[int]:  # noqa: ANN401 - the fields of Wanted
+def _seen(bench: Bench, *, deleted: bool = False, **filters: Any) -> list[int]:
     """The numbers of those that are wanted; they are counted alike, and alike in pages and in the other order."""
     chosen = ScheduleFilter(**filters)
     store = bench.store

@@ -57,7 +57,7 @@ FAR = NOW - 10**12
 LARGE = 10**9
 
 
-def _say(role: Role, text: str = "hi", **fields: Any) -> Message:  # noqa: ANN401 - the fields of a message
+def _say(role: Role, text: str = "hi", **fields: Any) -> Message:
     return Message(role=role, parts=({"type": "text", "text": text},), **fields)
 
 
@@ -78,7 +78,7 @@ def _state(bench: Bench, session_id: str = "desk") -> SessionState:
     return session.state
 
 
-def _texts(bench: Bench, **wanted: Any) -> list[str]:  # noqa: ANN401 - the arguments of the verb
+def _texts(bench: Bench, **wanted: Any) -> list[str]:
     return [message.parts[0]["text"] for message in bench.store.messages("acme", "desk", 99, **wanted)]
 
 
@@ -116,7 +116,7 @@ def sessions_are_listed_latest_first(bench: Bench) -> None:
     for one in made.values():
         assert store.put_session(one) is True
 
-    def ids(limit: int = 9, **wanted: Any) -> str:  # noqa: ANN401 - the arguments of the verb
+    def ids(limit: int = 9, **wanted: Any) -> str:
         return "".join(one.session_id for one in store.sessions("acme", limit, **wanted))
 
     assert ids() == "dcba"

@@ -201,7 +201,7 @@ def a_success_ends_the_failures_in_a_row(bench: Bench) -> None:
 
 
 @case
-def so_many_failures_in_a_row_pause_the_schedule(bench: Bench) -> None:
+def pause_on_failure_counts_failures_in_a_row(bench: Bench) -> None:
     schedule = bench.create(horizon=Horizon(occurrences=3))
     assert bench.fail(bench.run(schedule, "a"), pause_after=2)
     assert bench.stored(schedule).schedule.phase is SchedulePhase.ACTIVE
@@ -265,7 +265,7 @@ def what_is_being_delivered_outlives_its_schedule_but_is_not_retried(bench: Benc
 
 
 @case
-def an_end_gives_the_slot_back_whatever_its_settlement_knows_of_it(bench: Bench) -> None:
+def an_end_frees_the_slot_also_if_its_settlement_does_not_know_of_it(bench: Bench) -> None:
     schedule = bench.create_quiet()
     running = bench.run(schedule, "a")
     assert bench.settle(replace(running, holds_slot=False))

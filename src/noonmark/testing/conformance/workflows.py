@@ -65,7 +65,7 @@ RUNNING = StepRecord(step_id="load", phase=StepPhase.RUNNING, attempt=1, started
 DONE = StepRecord(step_id="read", phase=StepPhase.COMPLETED, attempt=1, started=NOW, ended=NOW, result={"rows": 3})
 
 
-def _create(bench: Bench, uid: str = "uid-1", **changes: Any) -> Schedule:  # noqa: ANN401 - as the factory takes them
+def _create(bench: Bench, uid: str = "uid-1", **changes: Any) -> Schedule:
     return bench.create_quiet(uid, target=WORKFLOW, **changes)
 
 
@@ -84,7 +84,7 @@ def _begin(bench: Bench, of: Schedule | None = None, key: str = "a", *steps: Ste
     return occurrence
 
 
-def _write(bench: Bench, occurrence: Occurrence, **fields: Any) -> bool:  # noqa: ANN401 - the fields of StepWrites
+def _write(bench: Bench, occurrence: Occurrence, **fields: Any) -> bool:
     [done] = bench.store.commit_steps([StepWrites(occurrence_id=occurrence.id, fence=occurrence.fence, **fields)])
     return done
 
@@ -123,7 +123,7 @@ def _suspend(
 
 def _suspension(
     bench: Bench, occurrence: Occurrence, *open_steps: str, until: int | None = None, reason: Reason | None = None
-) -> Any:  # noqa: ANN401 - a settlement
+) -> Any:
     suspended = Suspended(
         started=bench.now,
         ended=bench.now,
@@ -374,7 +374,7 @@ def a_child_that_does_not_complete_fails_its_step(bench: Bench) -> None:
 
 
 @case
-def the_end_of_a_child_that_nobody_waits_for_changes_nothing(bench: Bench) -> None:
+def the_end_of_a_child_that_is_not_awaited_changes_nothing(bench: Bench) -> None:
     occurrence, steps = _begin(bench), _hidden(bench)
     orphan = replace(
         _child(steps, occurrence, "x"), overrides=Overrides(parent=Parent(occurrence_id="gone", step_id="load"))
@@ -668,7 +668,7 @@ def a_suspended_run_waits_and_is_not_to_start(bench: Bench) -> None:
 # Waits and approvals
 
 
-def _emit(bench: Bench, event_id: str, event_type: str = "paid", tenant: str = "acme", **fields: Any) -> None:  # noqa: ANN401
+def _emit(bench: Bench, event_id: str, event_type: str = "paid", tenant: str = "acme", **fields: Any) -> None:
     """Emit an event and match all there are."""
     event = Event(event_type=event_type, emitted=0, event_id=event_id, **{"payload": {"order": 7}} | fields)
     assert bench.store.emit(tenant, [event]) == [True]
@@ -713,7 +713,7 @@ def an_event_ends_the_wait_that_it_matches(bench: Bench) -> None:
 
 
 @case
-def waits_are_told_apart_by_any_kind_of_filter(bench: Bench) -> None:
+def waits_are_distinguished_by_any_kind_of_filter(bench: Bench) -> None:
     ada, gt, several, sender, wrong = (
         _waiting(bench, "ada", **{"customer.name": "Ada", "order": 7}),
         _waiting(bench, "gt", order={"gt": 6}),
@@ -855,7 +855,7 @@ def workflow_runs_are_listed_latest_start_first(bench: Bench) -> None:
     assert bench.settle(first)
     _begin(bench, _create(bench, "foreign", owner=Owner(tenant="other", user="ada")))
 
-    def listed(limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - as the verb takes them
+    def listed(limit: int = 9, **wanted: Any) -> list[str]:
         return [run.occurrence_id for run, _ in bench.store.workflow_runs("acme", limit, **wanted)]
 
     assert listed() == [third.id, second.id, first.id]

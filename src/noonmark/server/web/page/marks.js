@@ -7,7 +7,7 @@ import { duration, fullText, zoneFor } from "./times.js";
 
 /** How each state is called, in the order of legends. */
 export const STATES = /** @type {const} */ (["completed", "running", "late", "failed", "skipped", "planned", "queued"]);
-/** The same, what needs a look first. */
+/** The same, what needs attention first. */
 export const URGENT_FIRST = /** @type {const} */ (["failed", "late", "running", "queued", "completed", "skipped", "planned"]);
 /** The number of occurrences in each state; no number is none. @typedef {Partial<Record<typeof STATES[number], number>>} Counts */
 

@@ -41,8 +41,8 @@ def find(transaction: Transaction, key_id: str) -> ApiKey | None:
 def page(transaction: Transaction, tenant: str | None, limit: int, after: tuple[Micros, str] | None) -> list[ApiKey]:
     """The keys of a tenant, or of all, by creation time and id."""
     index, partition = ("by_creation", []) if tenant is None else ("of_tenant", [tenant])
-    found = transaction.records(API_KEYS).find(index, partition, after=after, limit=limit)
-    return readable([values[1:] for values in found])
+    keys = transaction.records(API_KEYS).find(index, partition, after=after, limit=limit)
+    return readable([values[1:] for values in keys])
 
 
 def revoke(transaction: Transaction, key_id: str, *, at: Micros, successor: ApiKey | None) -> ApiKey | None:
@@ -63,8 +63,8 @@ def revoke(transaction: Transaction, key_id: str, *, at: Micros, successor: ApiK
 def use(transaction: Transaction, used: Mapping[str, Micros]) -> None:
     """Store when keys were last used."""
     records = transaction.records(API_KEYS)
-    known = records.look_up_many("by_id", [(key_id,) for key_id in used])
-    for (key_id,), values in known.items():
+    stored = records.look_up_many("by_id", [(key_id,) for key_id in used])
+    for (key_id,), values in stored.items():
         if values[_USED] is None or values[_USED] < used[str(key_id)]:
             records.put((*values[:_USED], used[str(key_id)], *values[_USED + 1 :]))
 

@@ -35,8 +35,8 @@ def newest(
     if schedule_id is not None:
         index, partition = "changes_of_schedule" if changes else "of_schedule", [tenant, schedule_id]
     until = None if before is None else (before,)
-    found = transaction.records(NOTES).find(index, partition, before=until, limit=limit, newest_first=True)
-    return readable((*values[:_TENANT], *values[_TENANT + 1 :]) for values in found)
+    entries = transaction.records(NOTES).find(index, partition, before=until, limit=limit, newest_first=True)
+    return readable((*values[:_TENANT], *values[_TENANT + 1 :]) for values in entries)
 
 
 def prune_audit_entries(transaction: Transaction, *, before: Micros, limit: int) -> int:
@@ -47,9 +47,9 @@ def prune_audit_entries(transaction: Transaction, *, before: Micros, limit: int)
 def claim_key(transaction: Transaction, tenant: str, key: str, fresh: KeyRecord, *, since: Micros) -> KeyRecord:
     """Store the use of a key, unless one since then is stored; returns what is stored."""
     records = transaction.records(IDEMPOTENCY_KEYS)
-    known = records.look_up("by_name", tenant, key)
-    if known is not None:
-        number, _, _, fingerprint, created = known
+    stored = records.look_up("by_name", tenant, key)
+    if stored is not None:
+        number, _, _, fingerprint, created = stored
         if type(created) is int and created >= since and isinstance(fingerprint, str):
             return KeyRecord(fingerprint=fingerprint, created=created)
         records.put((number, tenant, key, fresh.fingerprint, fresh.created))
@@ -67,8 +67,8 @@ def prune_keys(transaction: Transaction, *, before: Micros, limit: int) -> int:
 def newest_time(transaction: Transaction, before: Micros | None) -> Micros | None:
     """When the newest entry was added, or the newest before a time."""
     end = None if before is None else (before,)
-    found = transaction.records(NOTES).entries("by_age", before=end, limit=1, newest_first=True, hint=True)
-    return found[0][0] if found and type(found[0][0]) is int else None
+    entries = transaction.records(NOTES).entries("by_age", before=end, limit=1, newest_first=True, hint=True)
+    return entries[0][0] if entries and type(entries[0][0]) is int else None
 
 
 def repair(transaction: Transaction, *, now: Micros, after: Micros) -> int:

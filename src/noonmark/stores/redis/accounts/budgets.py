@@ -125,8 +125,8 @@ class BudgetRecords(rules.BudgetRecords):
         spent = self._spent(occurrence_id)
         of_tenant = [counts for (owner, _), counts in spent.items() if owner == tenant]
         settled, reserved = _sums(of_tenant)
-        made = sum(number(count, 0) if is_settled == 1 else 1 for is_settled, _, _, count in of_tenant)
-        return RunSpend(settled=settled, reserved=reserved, model_calls=made)
+        call_count = sum(number(count, 0) if is_settled == 1 else 1 for is_settled, _, _, count in of_tenant)
+        return RunSpend(settled=settled, reserved=reserved, model_calls=call_count)
 
     def fence_holds(self, occurrence_id: str, fence: int) -> bool:
         row = self._uow.row(occurrence_id)
@@ -144,9 +144,9 @@ class BudgetRecords(rules.BudgetRecords):
         for values in self._stored.find("of_tenant", [key[0]], prefix=place):
             self._stored.delete(*values[:5])
         self._budgets.delete(*place)
-        for known in (self._known, self._changed):
-            for name in [one for one in known if one[:4] == place]:
-                del known[name]
+        for cache in (self._known, self._changed):
+            for name in [one for one in cache if one[:4] == place]:
+                del cache[name]
 
     def counters(self, tenant: str, covering: Collection[Owner], at: Micros) -> list[Counter]:
         return [counter for counter, _ in self._covering(tenant, covering, at)]
@@ -201,16 +201,16 @@ class BudgetRecords(rules.BudgetRecords):
         prefixes: list[tuple[str, ...]] = [(tenant,)] if scope is None else [(tenant, str(scope))]
         if scope_id is not None:
             prefixes = [(tenant, str(one), scope_id) for one in scopes]
-        found: list[Values] = []
+        rows: list[Values] = []
         for prefix in prefixes:
-            if len(found) < limit:
+            if len(rows) < limit:
                 begin, size = None, len(prefix) - 1
                 if after is not None and after[:size] > prefix[1:]:
                     continue
                 if after is not None and after[:size] == prefix[1:]:
                     begin = after[size:]
-                found += self._budgets.find("of_tenant", [tenant], prefix=prefix, after=begin, limit=limit - len(found))
-        budgets = [to_budget(values, self._uow.report) for values in found]
+                rows += self._budgets.find("of_tenant", [tenant], prefix=prefix, after=begin, limit=limit - len(rows))
+        budgets = [to_budget(values, self._uow.report) for values in rows]
         return [counter.standing for counter, _ in self._counters(budgets, self._uow.now())]
 
     def run_usage(self, occurrence_id: str) -> Usage | None:
@@ -243,13 +243,13 @@ class BudgetRecords(rules.BudgetRecords):
         rows: list[Row] = []
         place: Any = None
         while uid in states and len(rows) < limit:
-            found = self._uow.find_rows(
+            page = self._uow.find_rows(
                 "ended_of_schedule", states[uid].schedule, before=place, limit=limit, newest_first=True, hint=True
             )
-            rows += [row for row in found if row.attempt]
-            if len(found) < limit:
+            rows += [row for row in page if row.attempt]
+            if len(page) < limit:
                 break
-            place = (found[-1].nominal, found[-1].id)
+            place = (page[-1].nominal, page[-1].id)
         occurrence_ids = [row.id for row in rows[:limit]]
         self._uow.transaction.preload(
             question for one in occurrence_ids for question in self._spent_questions(one, settled=True)

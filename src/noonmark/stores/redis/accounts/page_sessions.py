@@ -56,7 +56,7 @@ def delete(transaction: Transaction, digest: str) -> None:
 def delete_all(transaction: Transaction, key_id: str) -> int:
     """Delete the sessions of a key."""
     records = transaction.records(PAGE_SESSIONS)
-    found = records.find("of_key", [key_id])
-    for digest, *_ in found:
+    sessions = records.find("of_key", [key_id])
+    for digest, *_ in sessions:
         records.delete(digest)
-    return len(found)
+    return len(sessions)

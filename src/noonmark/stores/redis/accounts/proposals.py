@@ -22,8 +22,8 @@ class ProposalRecords(rules.ProposalRecords):
 
     def find(self, tenant: str, schedule_id: str) -> Proposal | None:
         values = self._records.get(tenant, schedule_id)
-        found = [] if values is None else readable([values])
-        return found[0] if found else None
+        proposals = [] if values is None else readable([values])
+        return proposals[0] if proposals else None
 
     def count(self, tenant: str, by: str) -> int:
         return self._records.count("by_proposer", [tenant, by])

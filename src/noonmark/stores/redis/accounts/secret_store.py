@@ -22,9 +22,9 @@ _SEALED = SECRETS.columns.index("sealed")
 def put(transaction: Transaction, tenant: str, secret: Secret, *, most: int) -> Secret | None:
     """Store a secret, in place of one of the same name; None if it is new and there are too many."""
     records = transaction.records(SECRETS)
-    known, stored = some(transaction, tenant, [secret.name]), records.look_up("by_name", tenant, secret.name)
-    if known:
-        secret = replace(secret, created=known[0].created)
+    secrets, stored = some(transaction, tenant, [secret.name]), records.look_up("by_name", tenant, secret.name)
+    if secrets:
+        secret = replace(secret, created=secrets[0].created)
     elif records.count("of_tenant", [tenant]) >= most:
         return None
     if stored is None:
@@ -42,18 +42,18 @@ def every(transaction: Transaction, tenant: str) -> list[Secret]:
 
 def some(transaction: Transaction, tenant: str, names: Collection[str]) -> list[Secret]:
     """Those that have one of the names, by name."""
-    found = transaction.records(SECRETS).look_up_many("by_name", [(tenant, name) for name in sorted(set(names))])
-    return readable([found[name][2:] for name in sorted(found)])
+    secrets = transaction.records(SECRETS).look_up_many("by_name", [(tenant, name) for name in sorted(set(names))])
+    return readable([secrets[name][2:] for name in sorted(secrets)])
 
 
 def delete(transaction: Transaction, tenant: str, name: str) -> Secret | None:
     """Delete a secret and return it."""
     records = transaction.records(SECRETS)
-    known, stored = some(transaction, tenant, [name]), records.look_up("by_name", tenant, name)
-    if not known or stored is None:
+    secrets, stored = some(transaction, tenant, [name]), records.look_up("by_name", tenant, name)
+    if not secrets or stored is None:
         return None
     records.delete(stored[0])
-    return known[0]
+    return secrets[0]
 
 
 def find_own_key(transaction: Transaction) -> bytes | None:
@@ -64,9 +64,9 @@ def find_own_key(transaction: Transaction) -> bytes | None:
 
 def draw_own_key(transaction: Transaction) -> bytes:
     """Store a new key of the store, unless there is one; returns the stored key."""
-    known = find_own_key(transaction)
-    if known is not None:
-        return known
+    stored_key = find_own_key(transaction)
+    if stored_key is not None:
+        return stored_key
     [number] = transaction.numbers("secrets", 1)
     key, now = own_key.draw(), transaction.now()
     transaction.records(SECRETS).add((number, *_OWN, "[]", key.hex(), now, now, "[]"))

@@ -73,11 +73,11 @@ def _appended(uow: UnitOfWork, since: Micros, limit: int) -> list[Change]:
     sessions = uow.transaction.records(SESSIONS)
     keys = [(session,) for _, session, _ in entries]
     sessions.read(keys, hint=True)
-    found = {key: SESSIONS.named(values) for (key,), values in sessions.get_many(keys).items()}
+    sessions_by_key = {key: SESSIONS.named(values) for (key,), values in sessions.get_many(keys).items()}
     return [
         (Topic.SESSIONS, one["tenant"], one["username"], one["schedule_id"], at)
         for at, session, _ in entries
-        if (one := found.get(session)) is not None
+        if (one := sessions_by_key.get(session)) is not None
     ]
 
 
@@ -90,9 +90,9 @@ def _newest(uow: UnitOfWork, table: Table, since: Micros, limit: int, *, index: 
 
 def _owners(uow: UnitOfWork, keys: set[int]) -> dict[int, tuple[Any, Any, Any]]:
     """The tenants, users and ids of schedules."""
-    asked = [(key,) for key in keys]
-    uow.schedules.read(asked, hint=True)
-    rows = {key: SCHEDULES.named(values) for (key,), values in uow.schedules.get_many(asked).items()}
+    keys_read = [(key,) for key in keys]
+    uow.schedules.read(keys_read, hint=True)
+    rows = {key: SCHEDULES.named(values) for (key,), values in uow.schedules.get_many(keys_read).items()}
     return {key: (one["tenant"], one["username"], one["schedule_id"]) for key, one in rows.items()}
 
 

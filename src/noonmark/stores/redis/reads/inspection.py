@@ -100,9 +100,9 @@ def _with_ids(uow: UnitOfWork, cells: Iterator[tuple[int | None, Damaged]]) -> l
 
 def _without_state(uow: UnitOfWork, keys: set[Any]) -> set[int]:
     """The numbers of schedules that have no state."""
-    asked = [(key,) for key in keys if type(key) is int]
-    uow.states.read(asked, hint=True)
-    return {key for (key,) in asked} - {key for (key,) in uow.states.get_many(asked)}
+    state_keys = [(key,) for key in keys if type(key) is int]
+    uow.states.read(state_keys, hint=True)
+    return {key for (key,) in state_keys} - {key for (key,) in uow.states.get_many(state_keys)}
 
 
 def _unreadable(uow: UnitOfWork, rows: Sequence[Row]) -> dict[int, str]:

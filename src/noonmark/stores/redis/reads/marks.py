@@ -101,12 +101,12 @@ def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> di
     for row in uow.rows_of(keys):
         if row.nominal <= now:
             rows[row.schedule].append(row)
-    found = {}
+    marks_by_uid = {}
     for key, state in states.items():
         ordered = sorted(rows[key], key=lambda row: (row.nominal, row.id))
         of_one = [mark for row in ordered if (mark := _mark(uow, row, now)) is not None]
-        found[state.uid] = of_one[-limit:] if limit else []
-    return found
+        marks_by_uid[state.uid] = of_one[-limit:] if limit else []
+    return marks_by_uid
 
 
 def trend(uow: UnitOfWork, uid: str, edges: Sequence[Micros], *, now: Micros) -> list[TrendPoint]:
@@ -159,8 +159,8 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
     """How far the fires of schedules are stored."""
     complete_until: Micros | None = None
     if scope.uids is not None:
-        known = uow.load_states(scope.uids)
-        states = [known[uid] for uid in scope.uids if uid in known]
+        states_by_uid = uow.load_states(scope.uids)
+        states = [states_by_uid[uid] for uid in scope.uids if uid in states_by_uid]
     else:
         entries = uow.states.entries("to_plan", before=(until,), limit=MAX_READ + 1, hint=True)
         if len(entries) > MAX_READ:
@@ -185,12 +185,12 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
     if len(fitting) > limit:
         complete_until = fitting[limit][0]
     schedules = uow.schedules_of([state for _, state in fitting[:limit]])
-    found = []
+    horizons = []
     for _, state in fitting[:limit]:
         schedule = schedules[state.schedule]
         if not isinstance(schedule, Unreadable):
-            found.append(to_horizon(state, schedule))
-    return Horizons(horizons=found, complete_until=complete_until)
+            horizons.append(to_horizon(state, schedule))
+    return Horizons(horizons=horizons, complete_until=complete_until)
 
 
 def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[SchedulePhase, int]:
@@ -261,7 +261,7 @@ def _live(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int | None) -> I
         yield _Entry(nominal, Phase.PENDING, None, schedule, key)
 
 
-def _of_tenant(uow: UnitOfWork, scope: MarkScope, index: str, **span: Any) -> list[Values]:  # noqa: ANN401 - as `entries`
+def _of_tenant(uow: UnitOfWork, scope: MarkScope, index: str, **span: Any) -> list[Values]:
     """The entries of an index of a tenant that a timeline shows; they end with schedule, owner and key."""
     entries = uow.rows.entries(index, (scope.tenant,), hint=True, **span)
     if _is_plain(scope) or scope.wanted is None:
@@ -280,14 +280,14 @@ def _is_plain(scope: MarkScope) -> bool:
     return scope.wanted is None or scope.wanted == ScheduleFilter()
 
 
-def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any) -> list[_Entry]:  # noqa: ANN401 - as `entries`
+def _ended_of(uow: UnitOfWork, schedule: int, *, limit: int | None, **which: Any) -> list[_Entry]:
     """The occurrences of a schedule that have ended and are not superseded; those take no place on a page."""
-    found: list[_Entry] = []
+    ended: list[_Entry] = []
     while True:
         page = uow.rows.entries("ended_of_schedule", (schedule,), limit=limit, hint=True, **which)
-        found += [_of_schedule(schedule, entry) for entry in page if entry[2] != Phase.SUPERSEDED]
-        if limit is None or len(page) < limit or len(found) >= limit:
-            return found[:limit]
+        ended += [_of_schedule(schedule, entry) for entry in page if entry[2] != Phase.SUPERSEDED]
+        if limit is None or len(page) < limit or len(ended) >= limit:
+            return ended[:limit]
         which |= {"before": page[-1], "until": None} if which.get("newest_first") else {"after": page[-1]}
 
 

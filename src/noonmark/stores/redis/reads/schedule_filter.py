@@ -27,23 +27,25 @@ _PHASE, _LAST_PHASE = STATES.columns.index("phase"), STATES.columns.index("last_
 
 def matching(uow: UnitOfWork, keys: Iterable[int], wanted: ScheduleFilter | None) -> list[int]:
     """Those of some schedules that match a filter, in their order."""
-    asked = [(key,) for key in keys]
+    record_keys = [(key,) for key in keys]
     if wanted is None:
-        return [key for (key,) in asked]
-    uow.schedules.read(asked, hint=True)
+        return [key for (key,) in record_keys]
+    uow.schedules.read(record_keys, hint=True)
     lines = [label_line(name, value) for name, value in wanted.labels.items()]
-    found = [key for (key,), values in uow.schedules.get_many(asked).items() if _has_columns(values, wanted, lines)]
+    matches = [
+        key for (key,), values in uow.schedules.get_many(record_keys).items() if _has_columns(values, wanted, lines)
+    ]
     if wanted.phases or wanted.last_phases:
-        found = _in_phases(uow, found, wanted)
+        matches = _in_phases(uow, matches, wanted)
     if wanted.event_type is not None:
         listeners = uow.transaction.records(EVENT_LISTENERS)
-        listeners.read(((key, wanted.event_type) for key in found), hint=True)
-        listening = listeners.get_many((key, wanted.event_type) for key in found)
-        found = [key for key in found if (key, wanted.event_type) in listening]
+        listeners.read(((key, wanted.event_type) for key in matches), hint=True)
+        listening = listeners.get_many((key, wanted.event_type) for key in matches)
+        matches = [key for key in matches if (key, wanted.event_type) in listening]
     if wanted.asks_next:
-        times = _next_times(uow, found)
-        found = [key for key in found if wanted.is_next(times.get(key))]
-    return found
+        times = _next_times(uow, matches)
+        matches = [key for key in matches if wanted.is_next(times.get(key))]
+    return matches
 
 
 def _has_columns(values: Values, wanted: ScheduleFilter, lines: Sequence[str]) -> bool:

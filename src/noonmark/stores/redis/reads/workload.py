@@ -68,11 +68,11 @@ def workload(uow: UnitOfWork, *, now: Micros, limit: int, tenant: str | None) ->
     in_line = [key for (key,) in records.find_keys("waiting", limit=MAX_READ, hint=True)]
     every = [key for groups in (ready, leased) for of_route in groups for (key,) in of_route]
     records.read(((key,) for key in (*every, *with_deadline, *late, *in_line)), hint=True)
-    for found in ready:
-        due.add(_keys(found), lambda row: row.ready)
-    for found in leased:
-        running.add(_keys(found), lambda row: row.started if row.phase == Phase.DISPATCHING else None)
-        due.add(_keys(found), lambda row: _expired(row, now))
+    for entries in ready:
+        due.add(_keys(entries), lambda row: row.ready)
+    for entries in leased:
+        running.add(_keys(entries), lambda row: row.started if row.phase == Phase.DISPATCHING else None)
+        due.add(_keys(entries), lambda row: _expired(row, now))
     running.add(with_deadline, lambda row: row.started if row.phase == Phase.AWAITING_COMPLETION else None)
     waiting.add(in_line, lambda row: row.due if not row.held and _waits(row, now) else None)
     overdue.add(late, lambda row: row.deadline)
@@ -92,8 +92,8 @@ def _upcoming(uow: UnitOfWork, routes: Sequence[tuple[str]], *, now: Micros, lim
         group = _Group(uow, tenant)
         later = uow.rows.find_each("ready", routes, after=(now,), limit=most, hint=True)
         uow.rows.read((key for of_route in later for key in of_route), hint=True)
-        for found in later:
-            group.add(_keys(found), lambda row: row.ready if row.waiting_for is None else None, most=most)
+        for entries in later:
+            group.add(_keys(entries), lambda row: row.ready if row.waiting_for is None else None, most=most)
         if group.is_complete or group.size > limit:
             break
     return group
@@ -104,8 +104,8 @@ def backlog(uow: UnitOfWork, *, now: Micros, limit: int) -> Backlog:
     routes = [(route,) for route in uow.live_routes()]
     keys: list[int] = []
     for index in ("leased", "ready"):
-        for found in uow.rows.find_each(index, routes, until=(now,), limit=limit, hint=True):
-            keys += _keys(found)[: limit - len(keys)]
+        for entries in uow.rows.find_each(index, routes, until=(now,), limit=limit, hint=True):
+            keys += _keys(entries)[: limit - len(keys)]
     in_line = [key for (key,) in uow.rows.find_keys("waiting", limit=limit, hint=True)]
     uow.rows.read(((key,) for key in (*keys, *in_line)), hint=True)
     return Backlog(
@@ -124,5 +124,5 @@ def _expired(row: Row, now: Micros) -> Micros | None:
     return row.lease_end if is_over else None
 
 
-def _keys(found: Iterable[tuple[int, ...]]) -> list[int]:
-    return [key for (key,) in found]
+def _keys(entries: Iterable[tuple[int, ...]]) -> list[int]:
+    return [key for (key,) in entries]

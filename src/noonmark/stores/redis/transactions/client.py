@@ -227,7 +227,7 @@ class Client:
         with self.translated():
             return bool(self._redis.exists(*(self._prefix + key for key in keys)))
 
-    def run(self, *command: str) -> Any:  # noqa: ANN401 - as the library reads the answer
+    def run(self, *command: str) -> Any:
         """Run a command about the server."""
         with self.translated():
             return self._redis.execute_command(*command)

@@ -29,9 +29,9 @@ class IndexOverlay:
 
     def set(self, key: Values, before: Entry, after: Entry) -> None:
         """A record moves from one entry to another."""
-        known = self._entries.pop(key, None)
-        if known is not None:
-            for members, entry in zip((self._gone, self._new), known, strict=True):
+        previous = self._entries.pop(key, None)
+        if previous is not None:
+            for members, entry in zip((self._gone, self._new), previous, strict=True):
                 if entry is not None:
                     members[entry[0]].discard(entry[1])
         if before != after:

@@ -82,12 +82,12 @@ class Records:
         """The records of keys, in their order; missing ones are left out, and so are damaged ones."""
         wanted = list(dict.fromkeys(keys))
         self.read(wanted)
-        found = {}
+        records = {}
         for key in wanted:
             record = self.changed[key] if key in self.changed else self.stored[key][1]
             if record is not None:
-                found[key] = record
-        return found
+                records[key] = record
+        return records
 
     def read(self, keys: Iterable[Values], *, hint: bool = False) -> None:
         """Read records in one round trip.
@@ -170,7 +170,7 @@ class Records:
         keys = self._transaction.fields(f"{self.table.name}:{name}", list(fields))
         keys_of = {fields[field]: decode(key) for field, key in keys.items()}
         records = self.get_many(keys_of.values())
-        found = {}
+        results = {}
         for values, key in keys_of.items():
             stored = self.stored[key][1]
             if stored is not None and lookup.field_of(stored) == encode(values):
@@ -178,11 +178,11 @@ class Records:
                 self._transaction.trust(f"{self.table.name}:{name}", encode(values))
             record = records.get(key)
             if record is not None and lookup.field_of(record) == encode(values):  # this transaction may have changed it
-                found[values] = record
+                results[values] = record
         named = self._named(name)
         if named:
-            found.update((values, named[field]) for field, values in fields.items() if field in named)
-        return found
+            results.update((values, named[field]) for field, values in fields.items() if field in named)
+        return results
 
     def _named(self, lookup: str) -> dict[bytes, Values]:
         """The records that this transaction leaves in a lookup, by field, of those that it has changed."""
@@ -301,8 +301,8 @@ class Records:
         self._transaction.begin()
         low, high = member_range(**span)
         names = (f"{self.table.name}:{index}:{partition_name(partition)}" for partition in partitions)
-        found = self._transaction.client.distinct([(name, low, high, values) for name in names], steps)
-        return [[decode(member) for member in members] for members in found]
+        answer = self._transaction.client.distinct([(name, low, high, values) for name in names], steps)
+        return [[decode(member) for member in members] for members in answer]
 
     def question(
         self,
@@ -454,8 +454,8 @@ class Transaction:
         self.begin()
         cursor = 0
         while True:
-            cursor, found = self.client.scan(table.name, cursor, page)
-            for field, stored in found.items():
+            cursor, records = self.client.scan(table.name, cursor, page)
+            for field, stored in records.items():
                 try:
                     yield decode(field), table.from_text(stored.partition(b":")[2])
                 except ValueError as error:
@@ -486,8 +486,8 @@ class Transaction:
         unread = [question for question in dict.fromkeys(questions) if question not in self._ranges]
         if records or unread:
             hashes = [(one.table.name, [one.field(key) for key in keys]) for one, keys in records]
-            found, members = self._gather(hashes, unread)
-            for (one, keys), values in zip(records, found, strict=True):
+            contents, members = self._gather(hashes, unread)
+            for (one, keys), values in zip(records, contents, strict=True):
                 one.take(keys, values)
             self._ranges.update(zip(unread, members, strict=True))
 
@@ -521,12 +521,12 @@ class Transaction:
 
     def fields(self, key: str, wanted: Sequence[bytes]) -> dict[bytes, bytes]:
         """The values of fields of a hash that are there."""
-        known = self._fields[key]
-        unread = [field for field in wanted if field not in known]
+        cached = self._fields[key]
+        unread = [field for field in wanted if field not in cached]
         if unread:
             for field, value in zip(unread, self.hash_values(key, unread), strict=True):
-                known[field] = value or b""
-        return {field: known[field] for field in wanted if known[field]}
+                cached[field] = value or b""
+        return {field: cached[field] for field in wanted if cached[field]}
 
     def trust(self, key: str, field: bytes) -> None:
         """A field that was read need not be read again: something else is, that depends on it."""

@@ -33,54 +33,54 @@ def add_chunk(
     """Store a chunk of a push; the first begins it."""
     check_bytes(limits, stored_bytes(transaction, tenant), len(data))
     bundles = transaction.records(BUNDLES)
-    found = bundles.look_up("by_content", tenant, content_id)
-    if number == 0 and found is None:
+    record = bundles.look_up("by_content", tenant, content_id)
+    if number == 0 and record is None:
         [key] = transaction.numbers("bundles", 1)
-        found = (key, tenant, content_id, None, None, None, 0, 0, "", "", transaction.now(), None, None)
-        bundles.add(found)
-    elif found is None or found[_PUSHED] is not None:
+        record = (key, tenant, content_id, None, None, None, 0, 0, "", "", transaction.now(), None, None)
+        bundles.add(record)
+    elif record is None or record[_PUSHED] is not None:
         raise NotFound("the push of this bundle was dropped; push it again")
     chunks = transaction.records(BUNDLE_CHUNKS)
-    before = chunks.get(found[0], number)  # somebody missed the answer, and sends it again
-    chunks.put((found[0], number, data))
-    size = whole_number(found[_SIZE], 0) + len(data) - (0 if before is None else len(before[2]))
-    bundles.put((*found[:_SIZE], size, *found[_SIZE + 1 :]))
+    before = chunks.get(record[0], number)  # somebody missed the answer, and sends it again
+    chunks.put((record[0], number, data))
+    size = whole_number(record[_SIZE], 0) + len(data) - (0 if before is None else len(before[2]))
+    bundles.put((*record[:_SIZE], size, *record[_SIZE + 1 :]))
 
 
 def chunk(transaction: Transaction, tenant: str, content_id: str, number: int) -> bytes | None:
     """One chunk of an archive."""
-    found = transaction.records(BUNDLES).look_up("by_content", tenant, content_id)
-    stored = None if found is None else transaction.records(BUNDLE_CHUNKS).get(found[0], number)
+    record = transaction.records(BUNDLES).look_up("by_content", tenant, content_id)
+    stored = None if record is None else transaction.records(BUNDLE_CHUNKS).get(record[0], number)
     return None if stored is None or not isinstance(stored[2], bytes) else stored[2]
 
 
 def keep(transaction: Transaction, bundle: Bundle) -> Bundle | None:
     """Make a push the newest archive of its id; None if it is unknown."""
     records, now = transaction.records(BUNDLES), transaction.now()
-    found = records.look_up("by_content", bundle.tenant, bundle.content_id)
-    if found is None or found[_PUSHED] is not None:
+    record = records.look_up("by_content", bundle.tenant, bundle.content_id)
+    if record is None or record[_PUSHED] is not None:
         return None
     others = records.find("by_id", [bundle.tenant, bundle.bundle_id], newest_first=True)
     pushed = max(now, others[0][_PUSHED] + 1) if others else now
     same = next((one for one in others if one[_DIGEST] == bundle.digest), None)
     if same is not None:
-        _remove(transaction, [found])
-        found = same
-    key, tenant, content_id = found[:3]
+        _remove(transaction, [record])
+        record = same
+    key, tenant, content_id = record[:3]
     stored = (
         key, tenant, content_id, bundle.bundle_id, bundle.digest, json.dumps(bundle.manifest, ensure_ascii=False),
-        bundle.size, bundle.files, bundle.user, bundle.source, found[_CREATED], pushed, bundle.workflow_version,
+        bundle.size, bundle.files, bundle.user, bundle.source, record[_CREATED], pushed, bundle.workflow_version,
     )  # fmt: skip
     records.put(stored)
-    [kept] = _readable([stored])
-    return kept
+    [stored_bundle] = _readable([stored])
+    return stored_bundle
 
 
 def drop(transaction: Transaction, tenant: str, content_id: str) -> None:
     """Forget a push that is not kept."""
-    found = transaction.records(BUNDLES).look_up("by_content", tenant, content_id)
-    if found is not None and found[_PUSHED] is None:
-        _remove(transaction, [found])
+    record = transaction.records(BUNDLES).look_up("by_content", tenant, content_id)
+    if record is not None and record[_PUSHED] is None:
+        _remove(transaction, [record])
 
 
 def find(transaction: Transaction, tenant: str, bundle_id: str | None, digest: str | None) -> Bundle | None:
@@ -112,12 +112,12 @@ def versions(transaction: Transaction, tenant: str, bundle_id: str, limit: int) 
 
 def delete(transaction: Transaction, tenant: str, bundle_id: str, users: Users) -> list[str] | None:
     """Delete the archives of an id, unless something uses one; returns the ids of what does."""
-    found = transaction.records(BUNDLES).find("by_id", [tenant, bundle_id])
-    if not found:
+    records = transaction.records(BUNDLES).find("by_id", [tenant, bundle_id])
+    if not records:
         return None
-    if used := users(tenant, bundle_id, {values[_DIGEST] for values in found}):
+    if used := users(tenant, bundle_id, {values[_DIGEST] for values in records}):
         return used
-    _remove(transaction, found)
+    _remove(transaction, records)
     return []
 
 
@@ -154,5 +154,5 @@ def _remove(transaction: Transaction, bundles: Iterable[Values]) -> None:
         transaction.records(BUNDLES).delete(key)
 
 
-def _readable(found: Iterable[Values]) -> list[Bundle]:
-    return readable([values[1:] for values in found])
+def _readable(rows: Iterable[Values]) -> list[Bundle]:
+    return readable([values[1:] for values in rows])

@@ -67,9 +67,9 @@ class SessionRecords(rules.SessionRecords):
         self._remove(self._key(session))
 
     def members(self, tenant: str, mob_id: str) -> list[Session]:
-        found = sorted(self._sessions.find("of_mob", [tenant, mob_id]))
+        sessions = sorted(self._sessions.find("of_mob", [tenant, mob_id]))
         try:
-            return [to_session(values) for values in found]
+            return [to_session(values) for values in sessions]
         except Unreadable as error:
             raise damaged(f"a session of mob {mob_id}", error) from None
 
@@ -118,19 +118,19 @@ class SessionRecords(rules.SessionRecords):
             index, partition = "of_user", [tenant, user]
         is_filtered = state is not None or labels or (mob_id is not None and user is not None)
         size = max(limit, AT_ONCE) if is_filtered else limit
-        read: list[Session] = []
+        result: list[Session] = []
         place: Any = before
-        while len(read) < limit:
-            found = self._sessions.find(index, partition, before=place, limit=size, newest_first=True)
-            read += [
+        while len(result) < limit:
+            rows = self._sessions.find(index, partition, before=place, limit=size, newest_first=True)
+            result += [
                 one
-                for one in self._as_of_now(readable(self._uow.report, found))
+                for one in self._as_of_now(readable(self._uow.report, rows))
                 if user in (None, one.user) and state in (None, one.state) and has(one, labels)
             ]
-            if len(found) < size:
+            if len(rows) < size:
                 break
-            place = (found[-1][_CREATED], found[-1][_SESSION_ID])
-        return read[:limit]
+            place = (rows[-1][_CREATED], rows[-1][_SESSION_ID])
+        return result[:limit]
 
     def messages(  # noqa: PLR0913 - likewise
         self,
@@ -150,17 +150,17 @@ class SessionRecords(rules.SessionRecords):
         index, partition = "of_session", [session[0]]
         if occurrence_id is not None:
             index, partition = "of_turn", [session[0], occurrence_id]
-        found = self._messages.find(
+        rows = self._messages.find(
             index, partition, prefix=[session[0]], after=(after,), before=None if before is None else (before,),
             limit=limit, newest_first=newest_first,
         )  # fmt: skip
-        read = []
-        for values in found:
+        result = []
+        for values in rows:
             try:
-                read.append(to_message(values))
+                result.append(to_message(values))
             except Unreadable as error:
                 self._uow.report("session_messages", f"{values[0]}, {values[1]}", {"row": str(error)})
-        return read
+        return result
 
     def mobs(self, tenant: str, limit: int, after: str | None) -> list[Mob]:
         """The mobs of a tenant, by id; damaged ones are left out."""
@@ -180,10 +180,10 @@ class SessionRecords(rules.SessionRecords):
             "by_size", after=(max_bytes,), limit=PRUNED_SESSIONS, newest_first=True, hint=True
         )
         keys = sorted({(session,) for session, _ in old} | set(large))[:PRUNED_SESSIONS]
-        found = self._sessions.get_many(keys)
-        unended = self._unended(values[_TURN] for values in found.values())
+        rows = self._sessions.get_many(keys)
+        unended = self._unended(values[_TURN] for values in rows.values())
         deleted = 0
-        for values in found.values():
+        for values in rows.values():
             turn = values[_TURN]
             oldest = self._oldest(values, turn if turn in unended else None, limit - deleted)
             size = number(values[_BYTES], 0, low=0)
@@ -207,10 +207,10 @@ class SessionRecords(rules.SessionRecords):
         if turn is not None:
             of_turn = self._messages.find_keys("of_turn", [session[0], turn], limit=1)
             first = of_turn[0] if of_turn else None
-        found = self._messages.find("of_session", [session[0]], before=first, limit=limit + 1)
+        rows = self._messages.find("of_session", [session[0]], before=first, limit=limit + 1)
         return [
             Stored(place, number(at, 0), str(role), number(size, 0, low=0))
-            for _, place, role, _, _, _, _, size, at in found
+            for _, place, role, _, _, _, _, size, at in rows
         ]
 
     def _as_of_now(self, sessions: Sequence[Session]) -> list[Session]:
@@ -218,7 +218,7 @@ class SessionRecords(rules.SessionRecords):
         flying = {turn for turn, row in rows.items() if row.phase in DELIVERING}
         return [as_of_now(one, is_in_flight=one.turn in flying) for one in sessions]
 
-    def _unended(self, turns: Any) -> set[str]:  # noqa: ANN401 - what is stored
+    def _unended(self, turns: Any) -> set[str]:
         return {turn for turn, row in self._rows(list(turns)).items() if row.ended is None}
 
     def _rows(self, turns: Collection[Any]) -> dict[str, Row]:

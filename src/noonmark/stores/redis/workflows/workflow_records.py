@@ -117,9 +117,11 @@ class WorkflowRecords(rules.WorkflowRecords):
         if runs := list(self._runs.get_many(keys)):
             parts += [(self._steps, "of_run", runs), (self._waits, "of_run", runs), (self._runs, None, runs)]
         for records, index, owners in parts:
-            found = owners if index is None else [key for of_row in records.find_each(index, owners) for key in of_row]
-            records.read(found)
-            for key in found:
+            record_keys = (
+                owners if index is None else [key for of_row in records.find_each(index, owners) for key in of_row]
+            )
+            records.read(record_keys)
+            for key in record_keys:
                 records.delete(*key)
 
     def write(self) -> None:
@@ -141,8 +143,8 @@ class WorkflowRecords(rules.WorkflowRecords):
         """Runs have ended: what is pending or running is cancelled, and nothing waits any more."""
         now, ended = self._uow.now(), [(key,) for key in keys]
         self._preload(((self._steps, "open"), *self._awaited), ended)
-        found = self._steps.find_each("open", ended)
-        for values in self._steps.get_many(key for of_run in found for key in of_run).values():
+        keys_by_run = self._steps.find_each("open", ended)
+        for values in self._steps.get_many(key for of_run in keys_by_run for key in of_run).values():
             step = to_step(values, self._uow.report)
             self._steps.put(step_values(values[0], replace(step, phase=StepPhase.CANCELLED, ended=now)))
         self._drop(dict.fromkeys(keys))
@@ -180,9 +182,9 @@ class WorkflowRecords(rules.WorkflowRecords):
     def waited_topics(self, topics: Collection[Topic]) -> set[Topic]:
         """Those topics that a step waits for."""
         self.write()
-        asked = list(topics)
-        found = self._waits.find_each("by_discriminator", asked, limit=1)
-        return {topic for topic, keys in zip(asked, found, strict=True) if keys}
+        topic_list = list(topics)
+        entries = self._waits.find_each("by_discriminator", topic_list, limit=1)
+        return {topic for topic, keys in zip(topic_list, entries, strict=True) if keys}
 
     def questions(self, topics: Collection[Topic]) -> list[Question]:
         """What `waited_topics` asks."""
@@ -216,7 +218,7 @@ class WorkflowRecords(rules.WorkflowRecords):
             for topic, own in questions
             for key in self._waits.find_keys("by_discriminator", topic, prefix=[own.fields, own.wanted])
         ]
-        found = []
+        waits = []
         for values in self._waits.get_many(sorted(keys)).values():
             key, step_id, event_type, occurrence_id, tenant, _, after, fields, wanted = values
             try:
@@ -225,8 +227,8 @@ class WorkflowRecords(rules.WorkflowRecords):
                 self._uow.report("step_waits", f"{key}, {step_id}", {"row": str(error)})
             else:
                 own = Discriminator(fields, wanted)
-                found.append(StepWait(key, occurrence_id, step_id, tenant, event_type, filters, after, own))
-        return found
+                waits.append(StepWait(key, occurrence_id, step_id, tenant, event_type, filters, after, own))
+        return waits
 
     def add_waits(self, waits: Sequence[StepWait]) -> None:
         for wait in waits:
@@ -238,8 +240,8 @@ class WorkflowRecords(rules.WorkflowRecords):
 
     def add_approvals(self, row: Row, approvals: Sequence[Approval]) -> None:
         self.write()
-        known = self._approvals.look_up_many("by_id", [(one.tenant, one.approval_id) for one in approvals])
-        new = {(one.tenant, one.approval_id): one for one in approvals if (one.tenant, one.approval_id) not in known}
+        stored = self._approvals.look_up_many("by_id", [(one.tenant, one.approval_id) for one in approvals])
+        new = {(one.tenant, one.approval_id): one for one in approvals if (one.tenant, one.approval_id) not in stored}
         if new:
             numbers = self._uow.transaction.numbers("approvals", len(new))
             for number, approval in zip(numbers, new.values(), strict=True):
@@ -248,16 +250,16 @@ class WorkflowRecords(rules.WorkflowRecords):
     def drop(self, row: Row, step_ids: Sequence[str]) -> None:
         if self._new_waits:
             self.write()  # they are written after what is dropped
-        known = self._dropped.setdefault(row.key, set())
-        if known is not None:
-            known.update(step_ids)
+        dropped_keys = self._dropped.setdefault(row.key, set())
+        if dropped_keys is not None:
+            dropped_keys.update(step_ids)
 
     def approval(self, tenant: str, approval_id: str) -> Approval | None:
         if self._dropped or self._closed:
             self.write()
         values = self._approvals.look_up("by_id", tenant, approval_id)
-        found = [] if values is None else to_approvals([values[1:]], self._uow.report)
-        return found[0] if found else None
+        approvals = [] if values is None else to_approvals([values[1:]], self._uow.report)
+        return approvals[0] if approvals else None
 
     def put_approval(self, approval: Approval) -> None:
         values = self._approvals.look_up("by_id", approval.tenant, approval.approval_id)
@@ -270,8 +272,8 @@ class WorkflowRecords(rules.WorkflowRecords):
     def approvals(self, tenant: str, limit: int, state: ApprovalState | None, before: PageKey | None) -> list[Approval]:
         """The approvals of a tenant, latest request first; damaged ones are left out."""
         index, partition = ("of_tenant", [tenant]) if state is None else ("of_state", [tenant, str(state)])
-        found = self._approvals.find(index, partition, before=before, limit=limit, newest_first=True)
-        return to_approvals([values[1:] for values in found], self._uow.report)
+        rows = self._approvals.find(index, partition, before=before, limit=limit, newest_first=True)
+        return to_approvals([values[1:] for values in rows], self._uow.report)
 
     # Versions, and who uses them
 
@@ -280,12 +282,12 @@ class WorkflowRecords(rules.WorkflowRecords):
     ) -> WorkflowVersion | None:
         if number is None:
             index = "in_order" if deleted else "listed"
-            found = self._versions.find(index, [tenant], prefix=[workflow_id], limit=1, newest_first=True)
+            rows = self._versions.find(index, [tenant], prefix=[workflow_id], limit=1, newest_first=True)
         else:
             one = self._versions.look_up("by_version", tenant, workflow_id, number)
-            found = [] if one is None or (one[_DELETED] is not None and not deleted) else [one]
+            rows = [] if one is None or (one[_DELETED] is not None and not deleted) else [one]
         try:
-            return to_version(found[0][1:]) if found else None
+            return to_version(rows[0][1:]) if rows else None
         except Unreadable as error:
             raise StoreUnavailable(
                 f"the stored record of workflow {workflow_id} is damaged: {error}; noonmark doctor says more"
@@ -295,9 +297,9 @@ class WorkflowRecords(rules.WorkflowRecords):
         return len(self._newest_keys(tenant, None, None))
 
     def put_version(self, version: WorkflowVersion) -> None:
-        known = self._versions.look_up("by_version", version.tenant, version.workflow_id, version.version)
-        if known is not None:
-            self._versions.put((*known[:_DELETED], None))
+        stored = self._versions.look_up("by_version", version.tenant, version.workflow_id, version.version)
+        if stored is not None:
+            self._versions.put((*stored[:_DELETED], None))
             return
         [key] = self._uow.transaction.numbers("workflows", 1)
         self._versions.add((
@@ -313,16 +315,14 @@ class WorkflowRecords(rules.WorkflowRecords):
     def newest(self, tenant: str, limit: int, after: str | None) -> list[WorkflowVersion]:
         """The newest version of each workflow of a tenant, by id; damaged ones are left out."""
         keys = list(self._newest_keys(tenant, limit, after).values())[:limit]
-        found = self._versions.get_many((key,) for key in keys)
-        return to_versions([values[1:] for values in found.values()], self._uow.report)
+        rows = self._versions.get_many((key,) for key in keys)
+        return to_versions([values[1:] for values in rows.values()], self._uow.report)
 
     def versions(self, tenant: str, workflow_id: str, limit: int, before: int | None) -> list[WorkflowVersion]:
         """The versions of a workflow, newest first; damaged ones are left out."""
         end = None if before is None else (before,)
-        found = self._versions.find(
-            "listed", [tenant], prefix=[workflow_id], before=end, limit=limit, newest_first=True
-        )
-        return to_versions([values[1:] for values in found], self._uow.report)
+        rows = self._versions.find("listed", [tenant], prefix=[workflow_id], before=end, limit=limit, newest_first=True)
+        return to_versions([values[1:] for values in rows], self._uow.report)
 
     def prune(self, before: Micros, limit: int) -> None:
         """Delete deleted versions that no run began with, but not the highest of a workflow."""
@@ -366,12 +366,12 @@ class WorkflowRecords(rules.WorkflowRecords):
         if row is None or values is None:
             return None
         try:
-            read = to_run(values)
+            workflow_run = to_run(values)
         except Unreadable as error:
             raise StoreUnavailable(
                 f"the stored record of workflow run {occurrence_id} is damaged: {error}; noonmark doctor says more"
             ) from None
-        return read, self._to_steps(self._steps.find("of_run", [row.key]))
+        return workflow_run, self._to_steps(self._steps.find("of_run", [row.key]))
 
     def ended_elsewhere(self, occurrence_ids: Collection[str]) -> dict[str, list[StepRecord]]:
         """The external steps of runs that have ended."""
@@ -391,23 +391,23 @@ class WorkflowRecords(rules.WorkflowRecords):
         """The runs of a tenant, latest start first; damaged ones are left out."""
         index, partition = ("of_tenant", [tenant]) if workflow_id is None else ("of_workflow", [tenant, workflow_id])
         size = max(limit, AT_ONCE) if phases else limit
-        read: list[tuple[WorkflowRun, Occurrence]] = []
+        runs: list[tuple[WorkflowRun, Occurrence]] = []
         place: Any = before
-        while len(read) < limit:
-            found = self._runs.find(index, partition, before=place, limit=size, newest_first=True)
-            read += self._with_occurrences(found, phases)
-            if len(found) < size:
+        while len(runs) < limit:
+            rows = self._runs.find(index, partition, before=place, limit=size, newest_first=True)
+            runs += self._with_occurrences(rows, phases)
+            if len(rows) < size:
                 break
-            place = (found[-1][6], found[-1][1])
-        return read[:limit]
+            place = (rows[-1][6], rows[-1][1])
+        return runs[:limit]
 
     def _with_occurrences(
-        self, found: Sequence[Values], phases: Collection[Phase]
+        self, run_rows: Sequence[Values], phases: Collection[Phase]
     ) -> Iterable[tuple[WorkflowRun, Occurrence]]:
-        rows = {row.key: row for row in self._uow.rows_of([values[0] for values in found])}
+        rows = {row.key: row for row in self._uow.rows_of([values[0] for values in run_rows])}
         wanted = [row for row in rows.values() if not phases or row.phase in phases]
         occurrences = {one.id: one for one in self._uow.occurrences_of(wanted)}
-        for values in found:
+        for values in run_rows:
             try:
                 run = to_run(values)
             except Unreadable as error:
@@ -416,8 +416,8 @@ class WorkflowRecords(rules.WorkflowRecords):
                 if run.occurrence_id in occurrences:
                     yield run, occurrences[run.occurrence_id]
 
-    def _to_steps(self, found: Iterable[Values]) -> list[StepRecord]:
-        return [to_step(values, self._uow.report) for values in found]
+    def _to_steps(self, rows: Iterable[Values]) -> list[StepRecord]:
+        return [to_step(values, self._uow.report) for values in rows]
 
 
 def _step_key(place: StepPlace) -> Values:

@@ -33,9 +33,9 @@ def fill_in_agents(database: Database) -> None:
 
 def _fill_in(database: Database, names: Mapping[str, Sequence[str]]) -> None:
     last = -1
-    while found := database.query(_NAMING, last, *names, _AT_ONCE):
-        last = found[-1][0]
-        for key, tenant, route, document in found:
+    while rows := database.query(_NAMING, last, *names, _AT_ONCE):
+        last = rows[-1][0]
+        for key, tenant, route, document in rows:
             kind = route.partition(":")[0]
             if kind in names and (name := _name(document, names[kind])) is not None:
                 database.execute(_ADD, key, kind, name, tenant)

@@ -61,7 +61,7 @@ WAITING = f"""
             SELECT 1 FROM occurrences WHERE {IS_SUSPENDED} AND coalesce(ready > ?, TRUE) ORDER BY schedule LIMIT ?
         ) AS suspended
     ) AS waiting
-"""  # noqa: S608 - our own text
+"""
 
 
 def count(session: Session, now: Micros, limit: int) -> Backlog:
@@ -94,7 +94,7 @@ NEXT_TIME = f"""
     ) AS times WHERE time <= {FURTHEST}),
     (SELECT min(time) FROM (SELECT {FIRST_READY} AS time FROM EACH(text) AS j) AS times WHERE time <= {FURTHEST}),
     (SELECT tenant FROM event_streams WHERE newest > matched_until ORDER BY matched_until, tenant LIMIT 1) IS NOT NULL
-"""  # noqa: S608 - our own text
+"""
 _OF_UID = "schedule = (SELECT schedule FROM schedule_states WHERE uid = ?)"
 _OF_TIME = "AND nominal = ? ORDER BY CASE WHEN origin = 'trigger' THEN 0 ELSE 1 END, due DESC, id DESC LIMIT ?"
 _OVER_TIME = "AND missed_last IS NOT NULL AND missed_last >= ? AND nominal < ? ORDER BY missed_last LIMIT ?"
@@ -102,7 +102,7 @@ OVERDUE = f"deadline IS NOT NULL AND {DELIVERING} AND deadline <= ? ORDER BY dea
 OVERDUE_STRAYS = f"""
     SELECT key FROM occurrences WHERE deadline IS NOT NULL AND {DELIVERING} AND deadline <= ?
     AND {STRAY} LIMIT ?
-"""  # noqa: S608 - our own text
+"""
 _OLD = """
     SELECT key, schedule FROM occurrences CROSS JOIN schedule_states AS s USING (schedule)
     WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s, occurrences */
@@ -116,12 +116,12 @@ _COUNTS = "live = CASE WHEN live >= 0 THEN live ELSE 0 END, queued = CASE WHEN q
 _FEWER = f"""
     UPDATE schedule_states SET history = CASE WHEN history BETWEEN j.c1 AND {FURTHEST} THEN history - j.c1 ELSE 0 END,
     {_COUNTS} FROM ROWS(bigint, bigint) AS j WHERE schedule = j.c0
-"""  # noqa: S608 - likewise
+"""
 _RECOUNT = f"""
     UPDATE schedule_states SET history = (
         SELECT count(*) FROM occurrences WHERE occurrences.schedule = schedule_states.schedule AND ended IS NOT NULL
     ), {_COUNTS} WHERE schedule IN EACH(bigint)
-"""  # noqa: S608 - likewise
+"""
 _NAMES = "schedules WHERE schedules.key IN EACH(bigint)"
 # Up to the time of the last one to delete; others may have the same time.
 OLDEST = """

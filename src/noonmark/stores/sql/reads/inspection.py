@@ -88,7 +88,7 @@ def inspect(uow: UnitOfWork, after: Position | None, limit: int) -> Inspected:
 def _page(uow: UnitOfWork, table: str, place: tuple[Any, ...], limit: int) -> list[Values]:
     keys = ", ".join(PRIMARY[table])
     where = f"WHERE ({keys}) > ({', '.join('?' for _ in place)})" if place else ""
-    text = f"SELECT {', '.join(KINDS[table])} FROM {table} {where} ORDER BY {keys} LIMIT ?"  # noqa: S608 - our own names
+    text = f"SELECT {', '.join(KINDS[table])} FROM {table} {where} ORDER BY {keys} LIMIT ?"
     return uow.session.query(text, *place, limit)
 
 

@@ -90,28 +90,28 @@ def marks(uow: UnitOfWork, scope: MarkScope, span: Span, limit: int) -> list[Mar
     """The marks of a span, by time."""
     rows: list[Values] = []
     for part in _parts(uow, scope, span):
-        text = f"SELECT {_COLUMNS} FROM {part.text} ORDER BY o.nominal, o.id LIMIT ?"  # noqa: S608 - our own text
+        text = f"SELECT {_COLUMNS} FROM {part.text} ORDER BY o.nominal, o.id LIMIT ?"
         rows += uow.session.query(text, *part.values, limit)
     uids = {state.schedule: state.uid for state in uow.states_of({row[1] for row in rows})}
     ordered = sorted((_Row(*values) for values in rows), key=lambda row: (row.nominal, row.id))
-    found = (to_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
-    return [mark for mark in found if mark is not None][:limit]
+    marks = (to_mark(row, uids[row.schedule], span.now) for row in ordered if row.schedule in uids)
+    return [mark for mark in marks if mark is not None][:limit]
 
 
 def count(uow: UnitOfWork, scope: MarkScope, span: Span, width: Micros) -> list[MarkCount]:
     """The numbers of marks in buckets."""
-    whose = "NULL" if scope.uids is None else "schedule"
+    partition = "NULL" if scope.uids is None else "schedule"
     counts: list[Values] = []
     for part in _parts(uow, scope, span):
         text = f"""
-            SELECT {whose}, bucket, state, is_late, count(*) FROM (
+            SELECT {partition}, bucket, state, is_late, count(*) FROM (
                 SELECT o.schedule AS schedule,
                     (CASE WHEN o.nominal < CAST(? AS bigint) THEN CAST(? AS bigint) ELSE o.nominal END
                         - CAST(? AS bigint)) / CAST(? AS bigint) AS bucket,
                     {part.state} AS state, {part.is_late} AS is_late
                 FROM {part.text}
             ) AS counted GROUP BY {"" if scope.uids is None else "schedule, "}bucket, state, is_late
-        """  # noqa: S608 - our own text
+        """
         now = [span.now] * part.state.count("?")
         counts += uow.session.query(text, span.since, span.since, span.since, width, *now, *part.values)
     uids = {state.schedule: state.uid for state in uow.states_of({row[0] for row in counts if row[0] is not None})}
@@ -139,19 +139,19 @@ _LAST = f"""
         WHERE l.schedule = j.value AND l.phase <> 'superseded' AND l.nominal <= ?
         ORDER BY l.nominal DESC LIMIT 1 OFFSET ?
     ), -{FURTHEST})
-"""  # noqa: S608 - our own text
+"""
 
 
 def last(uow: UnitOfWork, uids: Sequence[str], limit: int, *, now: Micros) -> dict[str, list[Mark]]:
     """The last marks of each schedule."""
     keys: dict[int, str] = dict(uow.session.query(_KEYS, list(uids)))
-    found: dict[str, list[Mark]] = {uid: [] for uid in keys.values()}
+    marks_by_uid: dict[str, list[Mark]] = {uid: [] for uid in keys.values()}
     if limit:
         rows = [_Row(*values) for values in uow.session.query(_LAST, list(keys), now, now, limit - 1)]
         for row in sorted(rows, key=lambda row: (row.nominal, row.id)):
             if (mark := to_mark(row, keys[row.schedule], now)) is not None:
-                found[keys[row.schedule]].append(mark)
-    return {uid: marks[-limit:] for uid, marks in found.items()}
+                marks_by_uid[keys[row.schedule]].append(mark)
+    return {uid: marks[-limit:] for uid, marks in marks_by_uid.items()}
 
 
 _TREND = f"""
@@ -160,7 +160,7 @@ _TREND = f"""
         FROM occurrences AS o
         WHERE o.schedule = ? AND o.nominal >= ? AND o.nominal < ? AND o.phase <> 'superseded'
     ) AS counted GROUP BY step, state, is_late
-"""  # noqa: S608 - our own text
+"""
 _DURATIONS = """
     SELECT started, ended - started FROM runs
     WHERE schedule = ? AND started >= ? AND started < ? AND ended IS NOT NULL AND outcome = 'completed'
@@ -222,7 +222,7 @@ def lateness(uow: UnitOfWork, scope: MarkScope, span: Span, percent: int) -> Mic
     """The percentile of how late marks started."""
     late: list[int] = []
     for part in _parts(uow, scope, span):
-        rows = uow.session.query(f"SELECT o.late FROM {part.text}", *part.values)  # noqa: S608 - our own text
+        rows = uow.session.query(f"SELECT o.late FROM {part.text}", *part.values)
         late += [max(0, one) for (one,) in rows if type(one) is int]
     late.sort()
     return percentile(late, percent) if late else None
@@ -296,12 +296,12 @@ _USERS = """
 """
 """Each by one step in an index."""
 _OWNERS, _FORMER_OWNERS = _USERS.format(is_listed=1), _USERS.format(is_listed=0)
-_HIDDEN = f"SELECT key FROM schedules WHERE tenant = ? AND schedule_id >= '~' AND NOT ({SHOWS_RUNS})"  # noqa: S608 - our own text
+_HIDDEN = f"SELECT key FROM schedules WHERE tenant = ? AND schedule_id >= '~' AND NOT ({SHOWS_RUNS})"
 _CARRYING_STEPS = f"{_HIDDEN} AND is_listed = 1 UNION ALL {_HIDDEN} AND is_listed = 0"
 
 
 _TO_PLAN = "phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL AND plan_at < ?"
-_HORIZONS = f"SELECT schedule, plan_at, {{fits}} FROM schedule_states AS s WHERE {_TO_PLAN}"  # noqa: S608 - our own text
+_HORIZONS = f"SELECT schedule, plan_at, {{fits}} FROM schedule_states AS s WHERE {_TO_PLAN}"
 
 
 def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) -> Horizons:
@@ -326,12 +326,12 @@ def horizons(uow: UnitOfWork, scope: MarkScope, *, until: Micros, limit: int) ->
         complete_until = fitting[limit][1]
     states = uow.states_of([key for key, _ in fitting[:limit]])
     schedules = uow.schedules_of(states)
-    found = []
+    horizons = []
     for state in states:
         schedule = schedules[state.schedule]
         if not isinstance(schedule, Unreadable):
-            found.append(to_horizon(state, schedule))
-    return Horizons(horizons=found, complete_until=complete_until)
+            horizons.append(to_horizon(state, schedule))
+    return Horizons(horizons=horizons, complete_until=complete_until)
 
 
 _PHASES = "SELECT phase, count(*) FROM schedule_states WHERE owner IN EACH(bigint) GROUP BY phase"
@@ -345,5 +345,5 @@ def count_phases(uow: UnitOfWork, tenant: str, user: str | None) -> dict[Schedul
     """How many schedules are in each phase."""
     counts: Counter[str] = Counter(dict(uow.session.query(_PHASES, owners_of(uow, tenant, user))))
     counts.subtract(dict(uow.session.query(_HIDDEN_PHASES, tenant, user)))
-    known = (phase for phase in SchedulePhase if phase is not SchedulePhase.DELETED)
-    return {phase: counts[phase] for phase in known if counts[phase] > 0}
+    phases = (phase for phase in SchedulePhase if phase is not SchedulePhase.DELETED)
+    return {phase: counts[phase] for phase in phases if counts[phase] > 0}

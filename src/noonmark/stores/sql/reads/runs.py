@@ -28,15 +28,15 @@ _OF_SCHEDULE = f"""
     SELECT {_COLUMNS} FROM runs CROSS JOIN occurrences ON occurrences.key = runs.occurrence
     WHERE runs.schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) {{before}}
     ORDER BY runs.started DESC, {_RUN_ID} DESC LIMIT ?
-"""  # noqa: S608 - our own text
+"""
 _OF_OCCURRENCE = f"""
     SELECT {_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
     WHERE occurrences.id = ? ORDER BY runs.started DESC, {_RUN_ID} DESC
-"""  # noqa: S608 - likewise
+"""
 _ONE = f"""
     SELECT {_COLUMNS} FROM occurrences CROSS JOIN runs ON runs.occurrence = occurrences.key
     WHERE occurrences.id = ? AND runs.fence = ?
-"""  # noqa: S608 - likewise
+"""
 LAST_OF = """
     SELECT occurrences.id, runs.fence, runs.attempt, runs.node, runs.started, runs.ended,
         outcome, NULL AS result, error, tokens, cost, cost_usd, usage
@@ -55,13 +55,13 @@ LAST_RUNS = f"""
     CROSS JOIN runs ON runs.occurrence = occurrences.key AND runs.fence = (
         SELECT max(last.fence) FROM runs AS last WHERE last.occurrence = occurrences.key AND last.ended IS NOT NULL
     ) WHERE uid IN EACH(text)
-"""  # noqa: S608 - likewise
+"""
 BEING_DELIVERED = f"""
     SELECT uid, occurrences.id FROM schedule_states
     CROSS JOIN occurrences ON occurrences.schedule = schedule_states.schedule AND ended IS NULL
     AND (occurrences.{history.DELIVERING} OR reason = 'suspended' AND occurrences.phase IN ('pending', 'claimed'))
     WHERE uid IN EACH(text) ORDER BY occurrences.id
-"""  # noqa: S608 - likewise
+"""
 
 
 _UNTOLD = """
@@ -72,7 +72,7 @@ _UNTOLD = """
 """Deliveries without a stored run."""
 _UNTOLD_OF_SCHEDULE = f"""
     schedule = (SELECT schedule FROM schedule_states WHERE uid = ?) AND ended IS NULL AND {_UNTOLD}
-"""  # noqa: S608 - likewise
+"""
 _UNTOLD_OF_ID = f"id = ? AND {_UNTOLD}"
 
 

@@ -83,20 +83,20 @@ def find(uow: UnitOfWork, query: str, *parameters: str) -> StoredSchedule | None
 def find_uids(uow: UnitOfWork, uids: Collection[str]) -> dict[str, StoredSchedule]:
     """The schedules with these uids that can be read."""
     states = [state for uid, state in uow.load_states(uids).items() if uid in uids]
-    read = uow.schedules_of(states)
-    known = [(state, schedule) for state in states if not isinstance(schedule := read[state.schedule], Unreadable)]
-    return {stored.schedule.uid: stored for stored in to_stored(uow, known)}
+    schedules = uow.schedules_of(states)
+    sound = [(state, schedule) for state in states if not isinstance(schedule := schedules[state.schedule], Unreadable)]
+    return {stored.schedule.uid: stored for stored in to_stored(uow, sound)}
 
 
-def to_stored(uow: UnitOfWork, known: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
+def to_stored(uow: UnitOfWork, pairs: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
     """Schedules as callers read them."""
-    keys = [state.schedule for state, _ in known]
+    keys = [state.schedule for state, _ in pairs]
     due_rows = uow.session.query(_NEXT_DUE, keys, uow.now())
     next_due = {key: (_time(due), _time(own)) for key, due, own in due_rows}
     times = [next_due.get(key, (None, None)) for key in keys]
     return [
         StoredSchedule(schedule=schedule, counters=counters(state), next_due=due, next_own=own)
-        for (state, schedule), (due, own) in zip(known, times, strict=True)
+        for (state, schedule), (due, own) in zip(pairs, times, strict=True)
     ]
 
 
@@ -160,37 +160,39 @@ def page(
         [place] = rows
     chosen, values = choice
     sign, way = ("<", " DESC") if newest_first else (">", "")
-    known: list[tuple[ScheduleState, Schedule]] = []
-    while len(known) < limit:
+    pairs: list[tuple[ScheduleState, Schedule]] = []
+    while len(pairs) < limit:
         more = f" AND (created, schedule_id) {sign} (?, ?)" if place else ""
-        room = limit - len(known)
+        room = limit - len(pairs)
         rows = uow.session.query(
-            f"SELECT key, created, schedule_id FROM schedules WHERE {chosen}{more}"  # noqa: S608 - our own text
+            f"SELECT key, created, schedule_id FROM schedules WHERE {chosen}{more}"
             f" ORDER BY created{way}, schedule_id{way} LIMIT ?",
             *values,
             *place,
             room,
         )
         states = uow.states_of([key for key, *_ in rows])
-        read = uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
-        known += [(state, schedule) for state in states if not isinstance(schedule := read[state.schedule], Unreadable)]
+        schedules = uow.schedule_cache.read(uow.session, {state.schedule: state.version for state in states})
+        pairs += [
+            (state, schedule) for state in states if not isinstance(schedule := schedules[state.schedule], Unreadable)
+        ]
         if len(rows) < room:
             break
         place = rows[-1][1:]
-    return to_stored(uow, known)
+    return to_stored(uow, pairs)
 
 
 def count(uow: UnitOfWork, choice: Choice) -> int:
     """How many there are."""
     chosen, values = choice
     number: int
-    [(number,)] = uow.session.query(f"SELECT count(*) FROM schedules WHERE {chosen}", *values)  # noqa: S608 - our own text
+    [(number,)] = uow.session.query(f"SELECT count(*) FROM schedules WHERE {chosen}", *values)
     return number
 
 
 _NEXT_TENANT = f"""
     SELECT tenant FROM schedules WHERE tenant > ? AND is_listed = 1 AND {IS_VISIBLE} ORDER BY tenant LIMIT 1
-"""  # noqa: S608 - our own text
+"""
 
 
 def tenants(uow: UnitOfWork, limit: int) -> list[str]:

@@ -36,7 +36,7 @@ _HAS_LABELS = "NOT EXISTS (SELECT 1 FROM EACH(text) AS j WHERE coalesce(replace(
 _OF_TENANT = f"""(
     SELECT CASE WHEN tenant = ? AND {SHOWS_RUNS}{{more}} THEN 1 ELSE 0 END
     FROM schedules WHERE schedules.key = schedule
-) = 1"""  # noqa: S608 - our own text
+) = 1"""
 
 
 def search(
@@ -98,7 +98,7 @@ class _Scan:
         while True:
             more, position = (f" AND ({time}, id) < (?, ?)", place) if place else ("", ())
             rows: list[Values] = self._uow.session.query(
-                f"SELECT key, {time}, id, CASE WHEN {self._fits} THEN 1 ELSE 0 END FROM occurrences"  # noqa: S608 - our own text
+                f"SELECT key, {time}, id, CASE WHEN {self._fits} THEN 1 ELSE 0 END FROM occurrences"
                 f" WHERE {part} AND {time} >= ? AND {time} <= ?{more} ORDER BY {time} DESC, id DESC LIMIT ?",
                 *self._values,
                 *values,

@@ -36,24 +36,24 @@ NEWEST = f"""
         SELECT max(other.version) FROM workflows AS other
         WHERE other.tenant = workflows.tenant AND other.workflow_id = workflows.workflow_id AND other.deleted IS NULL
     ) ORDER BY workflow_id LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 RUN = f"""
     SELECT {selected(RUN_COLUMNS, "workflow_runs")} FROM occurrences CROSS JOIN workflow_runs
     ON workflow_runs.occurrence = occurrences.key WHERE occurrences.id = ?
-"""  # noqa: S608 - likewise
+"""
 _OF_RUN = f"""
     SELECT {", ".join(STEP_COLUMNS)} FROM workflow_steps WHERE occurrence = ? ORDER BY step_id, element
-"""  # noqa: S608 - likewise
+"""
 ENDED_ELSEWHERE = f"""
     SELECT id, {selected(STEP_COLUMNS, "workflow_steps")} FROM occurrences CROSS JOIN workflow_steps
     ON workflow_steps.occurrence = occurrences.key
     AND workflow_steps.is_external = 1 AND workflow_steps.ended IS NOT NULL
     WHERE id IN EACH(text) ORDER BY id, step_id, element
-"""  # noqa: S608 - likewise
+"""
 PAGE = f"""
     SELECT {selected(RUN_COLUMNS, "workflow_runs")} FROM workflow_runs WHERE tenant = ? AND {{more}}
     ORDER BY started DESC, id DESC LIMIT ?
-"""  # noqa: S608 - likewise
+"""
 # A value of each run, and not a join: a database could begin a join with all occurrences of these phases.
 _IN_PHASE = "(SELECT phase FROM occurrences WHERE occurrences.key = occurrence) IN EACH(text)"
 
@@ -72,24 +72,24 @@ def versions(uow: UnitOfWork, tenant: str, workflow_id: str, limit: int, before:
 
 def run(uow: UnitOfWork, occurrence_id: str) -> tuple[WorkflowRun, list[StepRecord]] | None:
     """A run with its steps."""
-    found = uow.session.query(RUN, occurrence_id)
-    if not found:
+    rows = uow.session.query(RUN, occurrence_id)
+    if not rows:
         return None
     try:
-        read = to_run(found[0])
+        workflow_run = to_run(rows[0])
     except Unreadable as error:
         raise StoreUnavailable(
             f"the stored record of workflow run {occurrence_id} is damaged: {error}; noonmark doctor says more"
         ) from None
-    return read, [to_step(columns, uow.report) for columns in uow.session.query(_OF_RUN, found[0][0])]
+    return workflow_run, [to_step(columns, uow.report) for columns in uow.session.query(_OF_RUN, rows[0][0])]
 
 
 def ended_elsewhere(uow: UnitOfWork, occurrence_ids: Collection[str]) -> dict[str, list[StepRecord]]:
     """The external steps of runs that have ended."""
-    found: dict[str, list[StepRecord]] = {}
+    steps_by_run: dict[str, list[StepRecord]] = {}
     for occurrence_id, *columns in uow.session.query(ENDED_ELSEWHERE, list(occurrence_ids)):
-        found.setdefault(occurrence_id, []).append(to_step(tuple(columns), uow.report))
-    return found
+        steps_by_run.setdefault(occurrence_id, []).append(to_step(tuple(columns), uow.report))
+    return steps_by_run
 
 
 def runs(
@@ -111,16 +111,16 @@ def runs(
         conditions.append((_IN_PHASE, (sorted(phases),)))
     values = [value for _, given in conditions for value in given]
     query = PAGE.format(more=" AND ".join(condition for condition, _ in conditions))
-    read: list[WorkflowRun] = []
+    runs: list[WorkflowRun] = []
     for columns in uow.session.query(query, tenant, *values, limit):
         try:
-            read.append(to_run(columns))
+            runs.append(to_run(columns))
         except Unreadable as error:
             uow.report("workflow_runs", columns[0], {"row": str(error)})
-    uow.load_rows(one.occurrence_id for one in read)
-    rows = [row for one in read if (row := uow.loaded_row(one.occurrence_id)) is not None]
-    found = {one.id: one for one in to_occurrences(uow, rows)}
-    return [(one, found[one.occurrence_id]) for one in read if one.occurrence_id in found]
+    uow.load_rows(one.occurrence_id for one in runs)
+    rows = [row for one in runs if (row := uow.loaded_row(one.occurrence_id)) is not None]
+    occurrences = {one.id: one for one in to_occurrences(uow, rows)}
+    return [(one, occurrences[one.occurrence_id]) for one in runs if one.occurrence_id in occurrences]
 
 
 def approvals(

@@ -64,7 +64,7 @@ _FITS = f"""
         SELECT CASE WHEN (CAST(? AS TEXT) IS NULL OR tenant = ?) AND {SHOWS_RUNS} THEN 1 ELSE 0 END
         FROM schedules WHERE schedules.key = found.schedule
     ) AS fits FROM ({{part}}) AS found
-"""  # noqa: S608 - our own text
+"""
 
 
 class _Group:

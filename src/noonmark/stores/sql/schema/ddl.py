@@ -84,12 +84,12 @@ JOIN occurrences ON occurrences.schedule = schedules.key
 WHERE occurrences.phase = 'dispatching' AND occurrences.ended IS NULL AND NOT EXISTS (
     SELECT 1 FROM runs WHERE runs.occurrence = occurrences.key AND runs.fence = occurrences.fence
 )
-) AS history"""  # noqa: S608 - our own text
+) AS history"""
 
 
 _CHANGED = "AFTER UPDATE OF trigger_document ON schedules"
 _EMPTY = "fields = '', wanted = '', narrow_fields = '', narrow_wanted = ''"
-_FORGET = f"UPDATE {{}}event_listeners SET {_EMPTY} WHERE schedule = {{}}"  # noqa: S608 - our own text
+_FORGET = f"UPDATE {{}}event_listeners SET {_EMPTY} WHERE schedule = {{}}"
 # Each on one line: a semicolon at the end of one would be taken for the end of all.
 _SQLITE_TRIGGER = f"""
     CREATE TRIGGER discriminators_follow {_CHANGED} WHEN OLD.trigger_document IS NOT NEW.trigger_document

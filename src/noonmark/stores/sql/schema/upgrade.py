@@ -38,13 +38,13 @@ def run(database: Database, version: str) -> None:
                 database.execute(statement)
         if number in CONVERSIONS:
             CONVERSIONS[number](database)
-        database.execute(f"DELETE FROM {TABLE}")  # noqa: S608 - our own name
-        database.execute(f"INSERT INTO {TABLE} (version_num) VALUES (?)", number)  # noqa: S608 - likewise
+        database.execute(f"DELETE FROM {TABLE}")
+        database.execute(f"INSERT INTO {TABLE} (version_num) VALUES (?)", number)
 
 
 def stored(database: Database) -> str:
     """The version that the database says it has."""
-    rows = database.query(f"SELECT version_num FROM {TABLE}")  # noqa: S608 - our own name
+    rows = database.query(f"SELECT version_num FROM {TABLE}")
     return str(rows[0][0]) if rows else NOTHING
 
 

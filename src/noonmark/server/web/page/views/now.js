@@ -1,4 +1,4 @@
-// Now: what runs, what waits and why, what comes, and what needs a look.
+// Now: what runs, what waits and why, what comes, and what needs attention.
 import { cancel } from "../actions.js";
 import { ROOT, get, part } from "../api.js";
 import { axis } from "../axis.js";
@@ -182,7 +182,7 @@ function progressText(one, run) {
   return words.join(" · ") || "running";
 }
 
-/** What needs a look and belongs to no schedule: what it is, and where it is dealt with. @type {Record<string, [string, string]>} */
+/** What needs attention and belongs to no schedule: what it is, and where it is dealt with. @type {Record<string, [string, string]>} */
 const ELSEWHERE = {
   halt: ["Halted", "nodes"],
   no_node: ["No node", "nodes"],
@@ -195,7 +195,7 @@ const ELSEWHERE = {
 function needsLook(items) {
   const marks = /** @type {Record<string, string>} */ ({ failed: "failed", missed: "failed", late: "late", overdue: "late" });
   return card(
-    "Needs a look",
+    "Needs attention",
     list(
       items,
       (one) => [
@@ -215,8 +215,8 @@ function needsLook(items) {
             : one.occurrence_id
               ? `#/occurrences/${part(one.occurrence_id)}`
               : `#/schedules/${part(one.schedule_id)}`,
-        empty: "Nothing needs a look.",
-        label: "Needs a look",
+        empty: "Nothing needs attention.",
+        label: "Needs attention",
       },
     ),
   );

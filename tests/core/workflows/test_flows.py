@@ -2,9 +2,9 @@
 
 import pytest
 
-from noonmark.core.agents.flows import flow_definition, flow_inputs, flow_key, flow_of
 from noonmark.core.agents.session import Mob
 from noonmark.core.workflows.definition import parse_definition
+from noonmark.core.workflows.flows import flow_definition, flow_inputs, flow_of
 
 FLOW = {
     "inputs": {"severity": {"type": "string"}},
@@ -36,7 +36,6 @@ def test_a_flow_is_found_in_its_mob():
     assert flow_of(mob, "main") is FLOW
     assert flow_of(mob, "other") is None
     assert flow_of(Mob(tenant="acme", mob_id="triage", user="ann", document={"members": []}), "main") is None
-    assert flow_key("triage", "main") == "flow:triage:main"
 
 
 @pytest.mark.parametrize(

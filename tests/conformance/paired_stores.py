@@ -1,4 +1,4 @@
-"""Two stores that are asked the same: whatever two nodes do with them, they must give the same answers."""
+"""Two stores with the same calls: they must give the same answers."""
 
 from dataclasses import replace
 
@@ -78,8 +78,8 @@ class Both:
         decided = []
 
         def noted(snapshot, now):
-            made = decide(snapshot, now)
-            note = made and replace(made, note=AuditEntry(at=now, caller="ada", operation="change"))
+            decision = decide(snapshot, now)
+            note = decision and replace(decision, note=AuditEntry(at=now, caller="ada", operation="change"))
             decided.append((snapshot, note))
             return note
 
@@ -152,7 +152,7 @@ def unpaged(audience):
     return replace(audience, cursor="", listeners=tuple(sorted(audience.listeners, key=lambda one: one.uid)))
 
 
-class TwoNodesAndATwin(TwoNodes):
+class TwoNodesOnTwoStores(TwoNodes):
     """The memory store, and another beside it."""
 
     def __init__(self):
@@ -227,10 +227,10 @@ class TwoNodesAndATwin(TwoNodes):
     def look_up(self, limit, age, phases, of, newest_first):
         for uid in UIDS:
             self.store.find("acme", f"schedule-of-{uid}")
-            for one in self.store.occurrences(uid, limit, phases=phases):
-                self.store.occurrences(uid, limit, before=(one.nominal, one.id), phases=phases)
-                self.store.occurrence_runs(one.id)
-                self.store.last_runs([one.id])
+            for occurrence in self.store.occurrences(uid, limit, phases=phases):
+                self.store.occurrences(uid, limit, before=(occurrence.nominal, occurrence.id), phases=phases)
+                self.store.occurrence_runs(occurrence.id)
+                self.store.last_runs([occurrence.id])
             for run in self.store.runs(uid):
                 self.store.runs(uid, limit, before=(run.started, run.id))
                 assert self.store.run(run.id) == (uid, run)

@@ -1,4 +1,4 @@
-"""Programs whose node, supervisor or both are killed: all that they have started ends, before they are begun again."""
+"""Commands whose node, supervisor or both are killed: their whole process tree ends before they start again."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import pytest
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
 from noonmark.targets.command import supervisor
-from tests.processes import family
+from tests.processes import process_tree
 from tests.processes.fleet import every
 from tests.soak import SCALE
 from tests.targets.command.harness import is_alive, is_stopped
@@ -21,41 +21,41 @@ LEASE = 1.0
 
 
 class Recorder:
-    """What the families of one command say."""
+    """What the trees of one command write."""
 
     def __init__(self, folder):
         self.path = folder / "beats"
-        self.argv = [sys.executable, "-I", "-S", family.__file__, str(self.path)]
+        self.argv = [sys.executable, "-I", "-S", process_tree.__file__, str(self.path)]
 
-    def families(self):
+    def trees(self):
         """The runs in the order in which they began: from when to when each was there, and its processes by role."""
-        found = {}
+        collected = {}
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         for run, role, pid, at in (line.split() for line in lines):
-            began, _, roles = found.get(run, (int(at), 0, {}))
-            found[run] = began, int(at), {**roles, role: int(pid)}
-        return [(run, *found[run]) for run in sorted(found, key=lambda one: found[one][0])]
+            began, _, roles = collected.get(run, (int(at), 0, {}))
+            collected[run] = began, int(at), {**roles, role: int(pid)}
+        return [(run, *collected[run]) for run in sorted(collected, key=lambda one: collected[one][0])]
 
     def whole(self, fleet, count):
-        """Wait until so many families have been there, the last of them as a whole; gives the processes of that one."""
+        """Wait until so many trees have been there, the last of them as a whole; gives the processes of that one."""
 
         def last():
-            families = self.families()
-            return len(families) >= count and len(families[-1][3]) == len(family.ROLES) and families[-1][3]
+            trees = self.trees()
+            return len(trees) >= count and len(trees[-1][3]) == len(process_tree.ROLES) and trees[-1][3]
 
         return list(fleet.until(last).values())
 
     def overlaps(self):
-        """How often a family was there together with the one before."""
-        families = self.families()
-        return sum(older[2] >= newer[1] for older, newer in pairwise(families))
+        """How often a tree was there together with the one before."""
+        trees = self.trees()
+        return sum(older[2] >= newer[1] for older, newer in pairwise(trees))
 
 
 @pytest.fixture
 def recorder(tmp_path):
     made = Recorder(tmp_path)
     yield made
-    for run, _, _, roles in made.families():
+    for run, _, _, roles in made.trees():
         for pid in roles.values():
             supervisor.send_signal(pid, f"{supervisor.RUN_VARIABLE}={run}".encode(), signal.SIGKILL)
 
@@ -79,7 +79,7 @@ def kill(fleet, node, *, both):
     fleet.kill(node)
 
 
-def test_no_two_families_of_one_command_are_there_at_once_whoever_was_killed(fleet, figure, recorder):
+def test_no_two_trees_of_one_command_are_there_at_once_after_any_kill(fleet, figure, recorder):
     node, count, kills = fleet.node(LEASE), 0, ("both", "supervisor", "node")
     for _ in range(SCALE):  # what was lost too often is not begun again
         job = fleet.scheduler.schedule_command(recorder.argv, overlap="skip", retries=ALWAYS)
@@ -97,8 +97,8 @@ def test_no_two_families_of_one_command_are_there_at_once_whoever_was_killed(fle
         pids = recorder.whole(fleet, count)
         fleet.scheduler.cancel(job)
         fleet.until(lambda pids=pids: not any(map(is_alive, pids)))
-    figure(f"families: {count - SCALE} kills of node, supervisor or both, two at once {recorder.overlaps()} times")
-    assert len(recorder.families()) == count
+    figure(f"trees: {count - SCALE} kills of node, supervisor or both, two at once {recorder.overlaps()} times")
+    assert len(recorder.trees()) == count
     assert recorder.overlaps() == 0
 
 
@@ -118,8 +118,8 @@ def test_another_node_ends_what_is_left_before_the_next_fire_begins(fleet, figur
     kill(fleet, first, both=True)
     recorder.whole(fleet, 2)
     assert not any(map(is_alive, pids))
-    [lost] = [one for one in fleet.scheduler.occurrences(job) if one.id == recorder.families()[0][0].rpartition("-")[0]]
-    figure(f"families: the next one began elsewhere, two at once {recorder.overlaps()} times")
+    [lost] = [one for one in fleet.scheduler.occurrences(job) if one.id == recorder.trees()[0][0].rpartition("-")[0]]
+    figure(f"trees: the next one began elsewhere, two at once {recorder.overlaps()} times")
     assert (lost.phase, lost.reason) == (Phase.DELIVERY_FAILED, Reason.OUTCOME_UNKNOWN)
     assert recorder.overlaps() == 0
     # It has nobody but its supervisor to end it now.
@@ -135,10 +135,10 @@ def test_a_node_that_stops_hands_a_program_back_when_all_of_it_has_ended(fleet, 
     fleet.node(LEASE)
     node.send_signal(signal.SIGTERM)
     recorder.whole(fleet, 2)
-    figure(f"families: handed back by a node that stopped, two at once {recorder.overlaps()} times")
+    figure(f"trees: handed back by a node that stopped, two at once {recorder.overlaps()} times")
     assert recorder.overlaps() == 0
-    [one] = fleet.scheduler.occurrences(job)
-    assert (one.attempt, one.losses) == (1, 0)
+    [occurrence] = fleet.scheduler.occurrences(job)
+    assert (occurrence.attempt, occurrence.losses) == (1, 0)
     assert node.wait(30) == 0
 
 

@@ -1,4 +1,4 @@
-"""Hearing: every event, and every schedule that waited for it, come to exactly one outcome."""
+"""Event outcomes: every event, and every schedule that waited for it, comes to exactly one outcome."""
 
 from itertools import takewhile
 
@@ -11,7 +11,7 @@ from tests.simulation.trace import Violation
 LISTENING = (SchedulePhase.ACTIVE, SchedulePhase.PAUSED)
 
 
-class Hearing:
+class EventOutcomes:
     """Who waited for each event when it was emitted, and what came of it."""
 
     def __init__(self, uow, known):

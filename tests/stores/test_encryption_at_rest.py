@@ -1,4 +1,4 @@
-"""What a database holds of secrets: nothing that anybody could use without the key, wherever it is moved."""
+"""Secrets in a database are useless without the key, and in any other row."""
 
 # ruff: noqa: S608 - the statements are the test's own
 

@@ -8,7 +8,7 @@ from noonmark.core.errors import InvalidSchedule
 from noonmark.core.planner import first_plan
 from noonmark.core.schedule import TRUSTED, Owner, parse_schedule, restore_schedule
 from noonmark.core.targets.session import PromptAction, SessionTarget, SessionType
-from noonmark.core.workflows.hidden import hidden_schedule, runs_id, steps_id, turns_id
+from noonmark.core.workflows.hidden_schedules import hidden_schedule, runs_id, steps_id, turns_id
 
 
 def hidden(schedule_id):

@@ -3,7 +3,7 @@
 import pytest
 
 from noonmark.core import ids
-from noonmark.core.facts import occurrence_facts
+from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.planner import occurrence
 from noonmark.core.targets.placeholders import FACTS
 from tests.core.scheduled import at, scheduled

@@ -1,4 +1,4 @@
-"""Running a simulation: a seed gives a trace, and always the same one; a failure says how to see it again."""
+"""Runs a simulation: a seed always gives the same trace; a failure says how to reproduce it."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""An event that was just emitted waits to be matched, also while the clock goes on during the call."""
+"""An event that was just emitted is matched, also if the clock advances during the call."""
 
 from itertools import count
 

@@ -1,4 +1,4 @@
-"""A lease on PostgreSQL while somebody else has the row: it is lost when it has ended, and not before."""
+"""A lease on PostgreSQL while another transaction locks its row: it is lost when it has expired, not before."""
 
 from noonmark.testing.conformance.bench import LEASE, Bench, hold
 

@@ -1,4 +1,4 @@
-"""A node of an older version beside proposals: nothing of them is in the tables that it reads to plan and to start."""
+"""Nodes of an older version beside proposals: they see nothing of them when they plan and start."""
 
 from dataclasses import replace
 
@@ -70,11 +70,11 @@ def test_a_proposal_leaves_every_table_as_it_was_that_an_older_node_plans_and_cl
     assert store.create([first_plan(schedule, lookahead=LOOKAHEAD)]) == [True]
     before = contents(store)
     note = AuditEntry(at=NOW, caller="ada", operation="schedule/create")
-    for one in proposals(schedule):
-        assert store.put_proposal(one, most=9, note=note)
+    for proposal in proposals(schedule):
+        assert store.put_proposal(proposal, most=9, note=note)
         after = contents(store)
         assert {name for name, rows in after.items() if rows != before[name]} <= FOR_PEOPLE
-        if one.action is ProposedAction.UPDATE:  # there is one for each schedule
-            assert store.deny_change("acme", schedule.schedule_id, one.proposal_id, note=note)
+        if proposal.action is ProposedAction.UPDATE:  # there is one for each schedule
+            assert store.deny_change("acme", schedule.schedule_id, proposal.proposal_id, note=note)
     assert {one.schedule.uid for one in store.plannable(NOW + YEAR, 9)} == {"job"}
     assert store.find("acme", "by-clock", deleted=True) is None

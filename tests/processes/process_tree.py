@@ -1,6 +1,6 @@
-"""A program with relatives in every place they can go to; each of them says all the time that it is there.
+"""A program that starts processes in every way it can; each of them writes all the time that it is alive.
 
-`python family.py JOURNAL`. None of them heeds SIGTERM. A line has the run, the role, the process and the time.
+`python process_tree.py JOURNAL`. None of them heeds SIGTERM. A line has the run, the role, the process and the time.
 """
 
 import os

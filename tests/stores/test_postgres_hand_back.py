@@ -1,4 +1,4 @@
-"""What a node of a PostgreSQL store hands back when it stops: the others are told, and need not find it by chance."""
+"""Work that a node on PostgreSQL hands back when it stops: other nodes are notified."""
 
 import threading
 from dataclasses import replace

@@ -17,7 +17,7 @@ INPUT, OUTPUT = 150, 600
 """Nano-dollars per token of that model."""
 
 
-class Desk:
+class AgentRig:
     """Creates schedules that talk to a session of their own, runs them, and looks at what became of them."""
 
     def __init__(self, server, monkeypatch, url="memory://", *, key=KEY, tools=(), secret_key=None, **settings):
@@ -60,10 +60,10 @@ class Desk:
 
     def ended(self, occurrence_id):
         """Wait for the end of an occurrence."""
-        found = eventually(
+        result = eventually(
             lambda: (one := self.store.occurrence(occurrence_id)) is not None and one.ended is not None and one
         )
-        return replace(found)
+        return replace(result)
 
     def run(self, job):
         """Run it to its end: phase, reason, and its last run."""

@@ -1,4 +1,4 @@
-"""A program that runs a scheduler and looks into its own file all the while, with the interpreter's `sqlite3`.
+"""A program that runs a scheduler and reads its own file at the same time, with the `sqlite3` module.
 
 A run that has ended is noted once the store has told so: from then on it must be on record, however the program ends.
 """
