@@ -23,6 +23,7 @@ class Settings:
     peer_burst: int
     server_rounds: int
     wakes: int
+    history_schedules: tuple[int, ...]
     history: tuple[int, ...]
     requests: int
     listed: int
@@ -62,6 +63,7 @@ FULL = Settings(
     peer_burst=5_000,
     server_rounds=3,
     wakes=1_000,
+    history_schedules=(1_000, 100_000),
     history=(10_000, 1_000_000),
     requests=500,
     listed=10_000,
@@ -93,7 +95,8 @@ QUICK = Settings(
     peer_burst=20,
     server_rounds=1,
     wakes=20,
-    history=(4_000,),
+    history_schedules=(400, 500),
+    history=(10_000, 11_000),
     requests=40,
     listed=100,
     probed_burst=50,

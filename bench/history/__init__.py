@@ -1,1 +1,1 @@
-"""What a long history costs: PostgreSQL with millions of ended occurrences, and the ledger at work beside them."""
+"""What is stored and not due: millions of schedules and ended occurrences, and the ledger at work beside them."""

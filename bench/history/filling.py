@@ -1,95 +1,182 @@
-"""Filling a database with a history: rows as nodes leave them, written by the server itself."""
+"""Filling a database: one schedule and one ended occurrence of the product's own, copied by SQL a million times."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from math import ceil
 from typing import TYPE_CHECKING
 
-from noonmark import OnceTrigger, Scheduler
+from bench.history.measuring import NODE, work_off
+from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 
 if TYPE_CHECKING:
-    from noonmark.core.instants import Micros
-    from tests.servers.postgres import Postgres
+    from collections.abc import Iterator
 
-OF_EACH = 1_000
-"""So many ended occurrences a schedule has, and half of that where there are few in all."""
-OF_ONE = 10_000
-"""So many one of them has, at most: what is kept of a schedule unless it is told otherwise."""
+    from bench.history.databases import Database
+    from noonmark.core.instants import Micros
+
+LARGEST = 10_000
+"""So many ended occurrences one schedule has, at most: what is kept of a schedule unless it is told otherwise."""
+WATCHED, OF_WATCHED = 20, 250
+"""So many schedules have so many ended occurrences, whatever the size of the store: the same pages can be read."""
 SPAN = 29 * DAY_SECONDS * SECOND
 """The history is spread over so long; it ends an hour ago."""
 HOUR = 3_600 * SECOND
+LATE, TOOK = 1_500, 38_500
+TABLES = ("schedules", "schedule_states", "occurrences", "runs")
+LEAST_HISTORY, LEAST_SCHEDULES = 2 * WATCHED * OF_WATCHED, 2 * WATCHED
 
-# Rows are written faster without these; they are made again as they were when all rows are there.
-_INDEXES = """
-    SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'noonmark' AND tablename IN ('occurrences', 'runs')
-    AND indexname NOT IN (SELECT conname FROM pg_constraint)
-"""
-_KEYS = "SELECT min(key), max(key) FROM noonmark.schedules"
+_NUMBER = "substr(CAST(10000000000 + number AS TEXT), 2)"
+"""The digits that ids differ in; without them an id of the template has 16 of a schedule's 26."""
 # In the order of time, as they come about: what belongs to one schedule lies on as many pages as there are rows.
-_OCCURRENCES = """
-    INSERT INTO noonmark.occurrences
-        (id, schedule, revision, origin, phase, route, nominal, due, first_due, attempt, fence, reason, ended, owner)
-    SELECT 'occ_' || md5(number::text),
-        CASE WHEN number % {every} = 0 THEN {last} ELSE {first} + (number - number / {every} - 1) % {others} END,
-        1, 'trigger', 'completed', 'function:idle', time, time, time, 1, 1, 'succeeded', time + 40000, 1
-    FROM generate_series(0::bigint, {count} - 1) AS number, LATERAL (SELECT {begin} + number * {step} AS time) AS fires
+_SCHEDULE = """
+    {first} + CASE WHEN number % {every_largest} = 0 THEN 0
+        WHEN number % {every_watched} = 1 THEN 1 + number / {every_watched} % {watched}
+        ELSE 1 + {watched} + number % ({schedules} - 1 - {watched}) END
 """
-_RUNS = """
-    INSERT INTO noonmark.runs (occurrence, fence, schedule, attempt, node, started, ended, outcome, result)
-    SELECT key, fence, schedule, 1, 'worker-3.example-4711-0a1b2c', nominal + 1500, ended, 'completed', '{"rows":1024}'
-    FROM noonmark.occurrences WHERE ended IS NOT NULL ORDER BY key
-"""
-_STATES = """
-    UPDATE noonmark.schedule_states SET history = found.count, total = found.count, successful = found.count
-    FROM (SELECT schedule, count(*) FROM noonmark.occurrences WHERE ended IS NOT NULL GROUP BY schedule) AS found
-    WHERE schedule_states.schedule = found.schedule
+_TIME = "{begin} + number * {step}"
+_ENDS = """series AS (
+    SELECT key, schedule AS of_schedule, nominal, ended AS end_time FROM occurrences
+    WHERE ended IS NOT NULL AND key <> {template}
+)"""
+_COUNTS = """counts AS (
+    SELECT schedule AS of_schedule, count(*) AS ends FROM occurrences WHERE ended IS NOT NULL GROUP BY schedule
+)"""
+_COUNTED = "LEFT JOIN counts ON of_schedule = {first} + number"
+_UIDS = "SELECT uid FROM schedule_states ORDER BY schedule LIMIT {most} OFFSET {skipped}"
+_COLUMNS = {
+    "schedules": {
+        "key": "{first} + number",
+        "schedule_id": f"substr(schedule_id, 1, 20) || {_NUMBER}",
+        "created": "created + number",
+    },
+    "pending": {
+        "key": "{last} + number",
+        "id": "'occ_' || md5('next ' || number)",
+        "schedule": "{first} + number",
+    },
+    "ended": {
+        "key": "{last} + {schedules} + number",
+        "id": "'occ_' || md5(CAST(number AS TEXT))",
+        "schedule": _SCHEDULE,
+        "nominal": _TIME,
+        "due": _TIME,
+        "first_due": _TIME,
+        "ended": f"{_TIME} + {LATE} + {TOOK}",
+        "late": f"{LATE}",
+    },
+    "runs": {"occurrence": "key", "schedule": "of_schedule", "started": f"nominal + {LATE}", "ended": "end_time"},
+    "schedule_states": {
+        "schedule": "{first} + number",
+        "uid": f"substr(uid, 1, 16) || {_NUMBER}",
+        **dict.fromkeys(("history", "total", "successful", "admitted"), "coalesce(ends, 0)"),
+    },
+}
+_LARGEST = """
+    UPDATE schedule_states SET (history, total, successful, admitted) = (
+        SELECT count(*), count(*), count(*), count(*) FROM occurrences WHERE schedule = {first} AND ended IS NOT NULL
+    ) WHERE schedule = {first}
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What there is to be found: so many schedules with so many ends each, that far apart from a moment on."""
+    """What there is to be found."""
 
-    schedules: int
-    of_each: int
-    begin: Micros
-    step: Micros
-
-
-def fill(server: Postgres, database: str, count: int) -> Filled:
-    """Keep `count` ended occurrences with a run each."""
-    others, every = max(1, count // OF_EACH), max(2, count // OF_ONE)
-    schedules = others + 1
-    now = _make_schedules(server.url(database), schedules)
-    step = SPAN // count
-    begin = now - HOUR - count * step
-    indexes = [line.split("|", 1) for line in server.sql(_INDEXES, database).splitlines()]
-    for name, _ in indexes:
-        server.sql(f"DROP INDEX noonmark.{name}", database)
-    first, last = map(int, server.sql(_KEYS, database).split("|"))
-    assert last - first + 1 == schedules, "the keys of the schedules have gaps"
-    numbers = {"first": first, "last": last, "others": others, "every": every}
-    server.sql(_OCCURRENCES.format(**numbers, begin=begin, step=step, count=count), database)
-    server.sql(_RUNS, database)
-    for _, definition in indexes:
-        server.sql(definition, database)
-    server.sql(_STATES, database)
-    server.sql("VACUUM (ANALYZE)", database)
-    server.sql("CHECKPOINT", database)
-    return Filled(schedules=schedules, of_each=(count - ceil(count / every)) // others, begin=begin, step=step)
+    uids: list[str]
+    """The schedules whose pages are read."""
+    largest: str
+    """The one with the most ended occurrences."""
+    middle: str
+    """The one in the middle of all."""
+    end: Micros
+    """The history is older than this."""
+    seconds: float
+    """It took so long to fill."""
+    megabytes: float
 
 
-def _make_schedules(url: str, count: int) -> Micros:
-    """Keep schedules that have all their time before them; the time of the store."""
+def fill(database: Database, schedules: int, history: int) -> Filled:
+    """Store schedules with time before them, and ended occurrences with a run each."""
+    assert schedules >= LEAST_SCHEDULES, f"there must be {LEAST_SCHEDULES} schedules"
+    assert history >= LEAST_HISTORY, f"there must be {LEAST_HISTORY} ended occurrences"
+    begun = time.perf_counter()
+    now = _make_template(database.url)
+    step = SPAN // history
+    begin = now - HOUR - history * step
+    database.run(_statements(database, schedules, history, begin, step))
+    database.settle()
+    uids = [uid for (uid,) in database.query(_UIDS.format(most=1 + WATCHED, skipped=0))]
+    [(middle,)] = database.query(_UIDS.format(most=1, skipped=schedules // 2))
+    return Filled(
+        uids=uids[1:],
+        largest=uids[0],
+        middle=middle,
+        end=begin + history * step,
+        seconds=time.perf_counter() - begun,
+        megabytes=database.megabytes(),
+    )
+
+
+def _make_template(url: str) -> Micros:
+    """Let the product itself store a schedule that has run once; the time of the store."""
     scheduler = Scheduler(url)
-    now = scheduler._store.clock()
-    trigger = OnceTrigger(from_micros(now + 365 * DAY_SECONDS * SECOND))
-    scheduler.create_many({"func": _idle, "function_name": "idle", "trigger": trigger} for _ in range(count))
+    store = scheduler._store
+    due = store.clock() + SECOND
+    trigger = IntervalTrigger(days=1, start_at=from_micros(due))
+    scheduler.create_many([{"func": _idle, "function_name": "idle", "trigger": trigger}])
+    while (now := store.clock()) < due:
+        time.sleep(0.01)
+    work_off(store, store.claim(NODE, ["function:idle"], now=now, until=now, limit=1, lease=SECOND), now)
     scheduler.close()
     return now
 
 
+def _statements(database: Database, schedules: int, history: int, begin: Micros, step: Micros) -> Iterator[str]:
+    # A schedule that is active has its next occurrence, too.
+    [(first, pending)] = database.query("SELECT schedule, key FROM occurrences WHERE ended IS NULL")
+    [(template,)] = database.query("SELECT key FROM occurrences WHERE ended IS NOT NULL")
+    numbers = {
+        "first": first,
+        "template": template,
+        "last": max(template, pending),
+        "schedules": schedules,
+        "every_largest": max(history // LARGEST, 10),
+        "every_watched": history // (WATCHED * OF_WATCHED),
+        "watched": WATCHED,
+        "begin": begin,
+        "step": step,
+    }
+    # Rows are written faster without indexes; they are made again as they were when all rows are there.
+    indexes = database.indexes(TABLES)
+    yield from (f"DROP INDEX {name}" for name in indexes)
+    each = database.series.format(first=1, last=schedules - 1)
+    end = database.series.format(first=1, last=history - 1)
+    yield _copy(database, "schedules", numbers, source=each, row=f"key = {first}")
+    yield _copy(database, "occurrences", numbers, "pending", source=each, row=f"key = {pending}")
+    yield _copy(database, "occurrences", numbers, "ended", source=end, row=f"key = {template}")
+    yield _copy(database, "runs", numbers, source=_ENDS, row=f"occurrence = {template}")
+    yield _copy(
+        database, "schedule_states", numbers, source=f"{each}, {_COUNTS}", join=_COUNTED, row=f"schedule = {first}"
+    )
+    yield _LARGEST.format(first=first)
+    yield from indexes.values()
+    yield from database.keys_follow(("schedules", "occurrences"))
+
+
+def _copy(  # noqa: PLR0913 - the parts of a statement
+    database: Database, table: str, numbers: dict[str, int], fields: str = "", *, source: str, row: str, join: str = ""
+) -> str:
+    """Copy a row of the product's own: its columns, but for those that differ from row to row."""
+    values = {name: name for name in database.columns(table)} | _COLUMNS[fields or table]
+    text = f"""
+        INSERT INTO {table} ({", ".join(values)})
+        WITH RECURSIVE template AS (SELECT * FROM {table} WHERE {row}), {source}
+        SELECT {", ".join(values.values())} FROM series CROSS JOIN template {join}
+    """  # noqa: S608 - our own text
+    return text.format(**numbers)
+
+
 def _idle() -> None:
-    """What the schedules with a history run; none of them is due before a year has passed."""
+    """What the schedules run; none of them is due before a day has passed."""

@@ -1,138 +1,146 @@
-"""The tables of the history. `BENCH_HISTORY=10000,10000000 python -m bench history` says how long it is to be."""
+"""The tables of what is stored.
+
+`BENCH_SCHEDULES=1000,1000000 BENCH_HISTORY=10000,10000000 python -m bench history` says how much there is to be.
+"""
 
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from math import ceil
-from time import perf_counter
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from bench.history.filling import OF_EACH, OF_ONE, Filled, fill
-from bench.history.measuring import PAGE, Work
+from bench.history.databases import PostgresDatabase, SqliteDatabase
+from bench.history.filling import OF_WATCHED, WATCHED, Filled, fill
+from bench.history.measuring import PAGE, SINGLES, Work
 from bench.report import Table, bar, duration
 from tests.servers.postgres import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from bench.history.databases import Database
     from bench.settings import Settings
-    from tests.servers.postgres import Postgres
 
-FLAT = 0.8
+FLAT = 1.2
 BATCH = 1_000
-PRUNES = 2
+PRUNES = 3
 """So often a batch is forgotten in either way; there must be enough of it."""
 SERVER = {"shared_buffers": "512MB", "max_wal_size": "4GB", "maintenance_work_mem": "256MB", "autovacuum": "off"}
-"""Durable as it comes, with fsync; rows are only vacuumed when we say so, so that no run is struck by chance."""
-VERBS = ("claim", "start", "settle")
-KEPT = ("occurrences", "runs", "fullest", "by_age", "by_number", "none")
-_MANY = "SELECT uid FROM noonmark.schedule_states WHERE history >= 500 ORDER BY history, uid LIMIT 20"
-_FULLEST = "SELECT uid FROM noonmark.schedule_states ORDER BY history DESC LIMIT 1"
-_SIZES = """
-    SELECT sum(pg_relation_size(oid)) FILTER (WHERE relkind = 'r'),
-        sum(pg_relation_size(oid)) FILTER (WHERE relkind = 'i')
-    FROM pg_class WHERE relnamespace = 'noonmark'::regnamespace
-"""
+"""Durable as it comes, with fsync; rows are only vacuumed when we say so, so that no call meets it by chance."""
+MEASURES = (
+    "create",
+    "claim one",
+    "claim",
+    "start",
+    "settle",
+    "burst",
+    "page of schedules",
+    "the same from the middle",
+    "page of occurrences",
+    "page of runs",
+    "the same of the largest",
+    "prune by age",
+    "prune by number",
+    "prune nothing",
+)
 
 
 @dataclass(slots=True, kw_only=True)
-class History:
-    """A database with so many ended occurrences, and the best that was seen of everything."""
+class Stored:
+    """A database with so much in it, and all that was measured beside it."""
 
-    count: int
+    schedules: int
+    history: int
     filled: Filled
-    seconds: float
-    sizes: list[float]
-    uids: list[str]
-    fullest: str
     work: Work
-    best: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, list[float]] = field(default_factory=dict)
 
-    def note(self, **found: float) -> None:
-        """Keep what is better than before: other programs only ever slow one down."""
-        self.best |= {name: min(took, self.best.get(name, took)) for name, took in found.items()}
+    def note(self, found: dict[str, float]) -> None:
+        """One round of some measures."""
+        for what, took in found.items():
+            self.seconds.setdefault(what, []).append(took)
 
-    @property
-    def rate(self) -> float:
-        """Occurrences a second, through all three verbs."""
-        return self.work.batch / self.best["cycle"]
+    def __str__(self) -> str:
+        """What is in it."""
+        return f"{self.schedules:,} + {self.history:,}"
 
 
 def tables(settings: Settings) -> Iterator[Table]:
-    """The ledger beside a short history and a long one."""
-    with running(**SERVER) as server, ExitStack() as until:
-        histories = [_history(server, until, count) for count in lengths(settings)]
-        _measure(histories, settings.ledger_rounds)
-    work = Table(
-        "History: PostgreSQL with so many ended occurrences and their runs, and a burst beside them",
-        ("ended", *VERBS, "cycle/s", "of the first", "bar"),
-        notes=(
-            f"One call of each verb with {BATCH:,} occurrences, the best of {settings.ledger_rounds}, in turns.",
-            f"Bar: the cycle within {1 - FLAT:.0%} of the first line. fsync and synchronous_commit are on.",
-        ),
+    """The ledger beside a small store and a large one, on SQLite and on PostgreSQL."""
+    wanted = sizes(settings)
+    with running(**SERVER) as server, TemporaryDirectory() as folder, ExitStack() as until:
+        databases: dict[str, list[Database]] = {
+            "SQLite": [SqliteDatabase(Path(folder) / f"stored_{number}.db") for number in range(len(wanted))],
+            "PostgreSQL": [PostgresDatabase(server, f"stored_{number}") for number in range(len(wanted))],
+        }
+        # Both at a time: either keeps one processor busy.
+        with ThreadPoolExecutor(len(databases)) as threads:
+            filled = dict(zip(databases, threads.map(lambda of: _fill(of, wanted), databases.values()), strict=True))
+        for name, stored in filled.items():
+            for one in stored:
+                until.callback(one.work.close)
+            _measure(stored, 2 * settings.ledger_rounds + 1)
+            yield _table(name, stored, settings)
+
+
+def sizes(settings: Settings) -> list[tuple[int, int]]:
+    """How many schedules and ended occurrences there are to be, in one database after another."""
+    schedules, history = (
+        tuple(map(int, os.environ[name].split(","))) if name in os.environ else default
+        for name, default in (("BENCH_SCHEDULES", settings.history_schedules), ("BENCH_HISTORY", settings.history))
     )
-    kept = Table(
-        "Kept history: reading a page of it, forgetting a thousand, and its room on the disk",
-        ("ended", "occurrences", "runs", "of fullest", "by age", "by number", "none", "tables", "indexes", "filled in"),
-        notes=(
-            f"occurrences, runs: the newest {PAGE} of a schedule with {OF_EACH:,}; of the fullest, with {OF_ONE:,}.",
-            "In a history of 10,000 these have half as many.",
-            "by age, by number: forgetting the oldest of all, or some of each schedule; none: if there is none.",
-        ),
-    )
-    for history in histories:
-        share = history.rate / histories[0].rate
-        times = [duration(history.best[verb]) for verb in VERBS]
-        work.add(f"{history.count:,}", *times, f"{history.rate:,.0f}", f"{share:.2f}", bar(met=share >= FLAT))
-        sizes = [f"{size / 1e6:,.0f} MB" for size in history.sizes]
-        kept.add(
-            f"{history.count:,}", *(duration(history.best[what]) for what in KEPT), *sizes, duration(history.seconds)
-        )
-    yield work
-    yield kept
+    return list(zip(schedules, history, strict=True))
 
 
-def lengths(settings: Settings) -> tuple[int, ...]:
-    """How many ended occurrences there are to be, in one database after another."""
-    wanted = os.environ.get("BENCH_HISTORY")
-    return tuple(int(count) for count in wanted.split(",")) if wanted else settings.history
+def _fill(databases: list[Database], wanted: list[tuple[int, int]]) -> list[Stored]:
+    stored = []
+    for database, (schedules, history) in zip(databases, wanted, strict=True):
+        filled = fill(database, schedules, history)
+        work = Work(database.url, min(BATCH, history // 10))
+        stored.append(Stored(schedules=schedules, history=history, filled=filled, work=work))
+    return stored
 
 
-def _history(server: Postgres, until: ExitStack, count: int) -> History:
-    database = f"history_{count}"
-    url = server.create(database)
-    begun = perf_counter()
-    filled = fill(server, database, count)
-    work = Work(url, min(BATCH, count // 10))
-    until.callback(work.close)
-    return History(
-        count=count,
-        filled=filled,
-        seconds=perf_counter() - begun,
-        sizes=[float(size) for size in server.sql(_SIZES, database).split("|")],
-        uids=server.sql(_MANY, database).splitlines(),
-        fullest=server.sql(_FULLEST, database),
-        work=work,
-    )
-
-
-def _measure(histories: list[History], rounds: int) -> None:
+def _measure(stored: list[Stored], rounds: int) -> None:
     """All of them in turns: what slows the machine down for a while slows them all."""
     for _ in range(rounds):
-        for history in histories:
-            took = history.work.cycle()
-            history.note(**took, cycle=sum(took.values()))
-    for _ in range(rounds):
-        for history in histories:
-            history.note(**history.work.read(history.uids, history.fullest), none=history.work.prune_nothing())
-    for history in histories:
-        history.work.cut(history.filled.of_each)
+        for one in stored:
+            one.note(one.work.cycle())
+    for number in range(rounds):
+        for one in stored:
+            one.note(one.work.read(one.filled.uids[number % WATCHED], one.filled.largest, one.filled.middle))
+            one.note({"prune nothing": one.work.prune_nothing()})
+    for one in stored:
+        one.work.cut(OF_WATCHED)
+    fewer = -(-stored[0].work.batch // WATCHED)
+    for number in range(1, PRUNES + 1):
+        for one in stored:
+            one.note({"prune by number": one.work.prune(keep=OF_WATCHED - number * fewer)})
     for _ in range(PRUNES):
-        for history in histories:
-            enough = ceil(PRUNES * history.work.batch / history.filled.schedules)
-            history.note(by_number=history.work.prune(keep=history.filled.of_each - enough))
-    for _ in range(PRUNES):
-        for history in histories:
-            history.note(by_age=history.work.prune(before=history.filled.begin + history.count * history.filled.step))
+        for one in stored:
+            one.note({"prune by age": one.work.prune(before=one.filled.end)})
+
+
+def _table(name: str, stored: list[Stored], settings: Settings) -> Table:
+    first, last = stored[0], stored[-1]
+    table = Table(
+        f"Stored on {name}: schedules + ended occurrences, and what the ledger takes beside them",
+        ("what", *map(str, stored), "last : first", "bar"),
+        notes=(
+            f"Medians of {2 * settings.ledger_rounds + 1} rounds in turns, {PRUNES} of pruning, and of their ratios.",
+            f"burst: claim, start and settle {BATCH:,} occurrences, one call each; claim one: {SINGLES} in a row.",
+            f"A page has {PAGE}; that schedule has {OF_WATCHED} ended ones, the largest a tenth of all or 10,000.",
+            f"Bar: at most {FLAT} times as long.",
+            *(f"{one}: {one.filled.megabytes:,.0f} MB, filled in {duration(one.filled.seconds)}" for one in stored),
+        ),
+    )
+    for what in MEASURES:
+        ratio = median(large / small for small, large in zip(first.seconds[what], last.seconds[what], strict=True))
+        times = (duration(median(one.seconds[what])) for one in stored)
+        table.add(what, *times, f"{ratio:.2f}", bar(met=ratio <= FLAT))
+    return table

@@ -16,7 +16,7 @@ from bench.postgres.contestants import CONTESTANTS as CONTESTANTS_ON_SERVERS
 from bench.postgres.tables import CLAIMS, NODES, RAW
 from bench.report import MISS, PASS, Table, tail
 from bench.service.tables import COMMANDS, READS
-from bench.settings import QUICK
+from bench.settings import FULL, QUICK
 from bench.suites import SUITES
 from bench.temporal.tables import CONTESTANTS as CONTESTANTS_ON_TEMPORAL
 from bench.workflows import tables as workflows
@@ -36,8 +36,8 @@ ROWS = {
     "Steady": 3,
     "Journal": 1,
     "Stored": len(QUICK.stored) + 1,
-    "History": len(QUICK.history),
-    "Kept history": len(QUICK.history),
+    "Stored on SQLite": len(history.MEASURES),
+    "Stored on PostgreSQL": len(history.MEASURES),
     "Lookups": 5,
     "Reservations": 12,
     "Calls": 3,
@@ -142,11 +142,19 @@ def test_an_unknown_suite_is_refused_with_the_known_ones(monkeypatch, capsys):
     assert f"there is no suite 'lunch'; choose from {', '.join(SUITES)}" in capsys.readouterr().err
 
 
-def test_the_length_of_a_history_can_be_shown(monkeypatch):
-    monkeypatch.delenv("BENCH_HISTORY", raising=False)
-    assert history.lengths(QUICK) == QUICK.history
+def test_how_much_is_stored_can_be_chosen(monkeypatch):
+    for name in ("BENCH_SCHEDULES", "BENCH_HISTORY"):
+        monkeypatch.delenv(name, raising=False)
+    assert history.sizes(QUICK) == list(zip(QUICK.history_schedules, QUICK.history, strict=True))
+    monkeypatch.setenv("BENCH_SCHEDULES", "1000,500000")
     monkeypatch.setenv("BENCH_HISTORY", "10000,5000000")
-    assert history.lengths(QUICK) == (10_000, 5_000_000)
+    assert history.sizes(QUICK) == [(1_000, 10_000), (500_000, 5_000_000)]
+
+
+def test_every_database_has_as_many_schedules_as_were_asked_for(monkeypatch):
+    monkeypatch.setenv("BENCH_SCHEDULES", "1000")
+    with pytest.raises(ValueError, match="longer"):
+        history.sizes(FULL)
 
 
 @pytest.mark.parametrize("zone", ["UTC", NEW_YORK])
