@@ -68,7 +68,7 @@ def test_a_batch_goes_on_in_another_worker_when_one_dies(tmp_path):
     assert (code, "2 failed, 3 passed" in out) == (1, True), out
     assert "FAILED test_one.py::test_dies - a worker ended with exit code -6" in out
     assert out.count("printed by it") == out.count("written by it") == 1
-    assert "PASSED test_one.py::test_is_run_all_the_same" in out
+    assert "PASSED test_one.py::test_is_run_anyway" in out
     # The fixture of the session is made once by each worker; the one that died could not end it.
     assert sorted(line.split()[0] for line in log) == ["start", "start", "stop"]
 

@@ -58,7 +58,7 @@ let left = new AbortController();
 let viewKeys = {};
 /** @type {() => Promise<boolean>} */
 let mayLeave = async () => true;
-let wantsGo = false;
+let goTimer = 0;
 
 const main = h("main", { id: "main", tabindex: "-1" });
 const navigation = h("nav", { "aria-label": "Main" });
@@ -425,16 +425,16 @@ function onKey(event) {
   )
     return;
   const { key } = event;
-  if (wantsGo) {
-    wantsGo = false;
+  if (goTimer) {
+    clearTimeout(goTimer);
+    goTimer = 0;
     const found = PLACES.find(([, , letter, scope]) => letter === key && me?.scopes.includes(scope));
     if (found) {
       event.preventDefault();
       go(`/${found[0]}`);
     }
   } else if (key === "g") {
-    wantsGo = true;
-    setTimeout(() => (wantsGo = false), 1500);
+    goTimer = setTimeout(() => (goTimer = 0), 1500);
   } else if (key === "/") {
     event.preventDefault();
     find.focus();
