@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from bench import agents, budgets, counting, cron, first_fire, hostile, lookups, page, timelines
 from bench.history import tables as history
-from bench.ledger import tables as uow
+from bench.ledger import tables as ledger
 from bench.postgres import tables as postgres
 from bench.redis import tables as redis
 from bench.service import tables as service
@@ -25,10 +25,10 @@ SUITES: dict[str, Callable[[Settings], Iterator[Table]]] = {
     "first": first_fire.tables,
     "counting": counting.tables,
     "hostile": hostile.tables,
-    "burst": uow.bursts,
-    "embedded": uow.embedded,
-    "steady": uow.steady,
-    "stored": uow.stored,
+    "burst": ledger.bursts,
+    "embedded": ledger.embedded,
+    "steady": ledger.steady,
+    "stored": ledger.stored,
     "postgres": postgres.tables,
     "redis": redis.tables,
     "history": history.tables,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import KeyRecord
+from noonmark.stores.group_commit import GroupCommit
 from noonmark.stores.redis import claims, clock_repair, events, history, nodes, runs, schedules
 from noonmark.stores.redis import halts as stored_halts
 from noonmark.stores.redis.accounts import api_keys, audit_log, page_sessions, rate_buckets, secret_store
@@ -25,7 +26,6 @@ from noonmark.stores.rules import sessions as session_rules
 from noonmark.stores.rules import workflows as workflow_rules
 from noonmark.stores.rules.bundles import users as bundle_users
 from noonmark.stores.rules.snapshots import by_uid
-from noonmark.stores.sql.group_commit import GroupCommit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

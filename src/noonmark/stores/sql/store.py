@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import Admitted, KeyRecord
+from noonmark.stores.group_commit import GroupCommit
 from noonmark.stores.rules import admission, backfills, dependencies, leases, plan_writes, system_events
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
@@ -37,7 +38,6 @@ from noonmark.stores.sql import runs as stored_runs
 from noonmark.stores.sql import sessions as stored_sessions
 from noonmark.stores.sql import workflows as stored_workflows
 from noonmark.stores.sql.dependencies import graph
-from noonmark.stores.sql.group_commit import GroupCommit
 from noonmark.stores.sql.reads import (
     changes,
     history,
