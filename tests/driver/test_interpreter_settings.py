@@ -86,4 +86,4 @@ with driver_settings():
 
 def test_a_forked_process_begins_with_the_defaults():
     ran = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines() == ["0.00500 700", "0.00025 2000"]
+    assert ran.stdout.splitlines() == ["0.00500 700", "0.00010 2000"]

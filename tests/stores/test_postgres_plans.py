@@ -13,6 +13,7 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.records import OccurrenceFilter
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.claims import READY_ROUTES
+from noonmark.stores.sql.dependencies import IDENTITIES
 from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
 from noonmark.stores.sql.reads import search
 from noonmark.stores.sql.reads.history import ALWAYS, EXPIRED, READY, WAITING
@@ -62,6 +63,14 @@ def test_a_backlog_is_counted_by_what_is_in_it(store, query, values):
     plan = store._autocommit(lambda uow: uow.session.query(f"EXPLAIN {query}", *values))
     steps = "\n".join(line for (line,) in plan)
     assert "Seq Scan on occurrences" not in steps, steps
+
+
+def test_no_schedule_is_read_for_each_id_of_a_large_create(store):
+    ids = [("acme", f"new-{n}") for n in range(SCHEDULES)]
+    plan = store._autocommit(lambda uow: uow.session.query(f"EXPLAIN ANALYZE {IDENTITIES}", ids))
+    steps = [line for (line,) in plan]
+    reads = [line for line in steps if " on schedules" in line and "schedules_by_id" not in line]
+    assert all("loops=1)" in line for line in reads), "\n".join(steps)
 
 
 def test_listeners_are_found_by_what_they_want(database):

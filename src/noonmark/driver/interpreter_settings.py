@@ -42,7 +42,7 @@ class Setting:
         return is_expected
 
 
-SWITCH_INTERVAL = Setting(sys.getswitchinterval, sys.setswitchinterval, 0.005, 0.000_25)
+SWITCH_INTERVAL = Setting(sys.getswitchinterval, sys.setswitchinterval, 0.005, 0.000_1)
 """In seconds."""
 NEW_OBJECTS = Setting(lambda: gc.get_threshold()[0], lambda count: gc.set_threshold(int(count)), 700, 2_000)
 """How many new objects the collector waits for."""

@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 
 COLUMNS = ("schedule", "position", "tenant", "upstream_id")
 IDENTITIES = """
-    SELECT j.c0 AS tenant, j.c1 AS schedule_id,
-        (SELECT 1 FROM schedules WHERE tenant = j.c0 AND schedule_id = j.c1 AND is_listed = 1) AS is_taken,
+    SELECT j.c0 AS tenant, j.c1 AS schedule_id, own.key IS NOT NULL AS is_taken,
         (SELECT 1 FROM dependencies WHERE tenant = j.c0 AND upstream_id = j.c1 LIMIT 1) AS is_followed
     FROM ROWS(text, text) AS j
+    LEFT JOIN schedules AS own ON own.tenant = j.c0 AND own.schedule_id = j.c1 AND own.is_listed = 1
 """
-"""Not by EXISTS: PostgreSQL may then read every dependency."""
+"""The first by a join: without statistics, PostgreSQL reads all schedules of the tenant, and a join does so only once.
+
+The second not by EXISTS: PostgreSQL may then read every dependency.
+"""
 # Only for the schedule that has the id now: a deleted schedule with that id is no longer an upstream.
 DOWNSTREAM = """
     SELECT other.key, other.trigger_document IS NULL FROM schedules AS own
