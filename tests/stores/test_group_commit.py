@@ -10,10 +10,10 @@ from noonmark.core.errors import Conflict, QuotaExceeded, StoreUnavailable
 from noonmark.core.planner import first_plan
 from noonmark.core.quotas import Quota, Resource, Scope
 from noonmark.core.schedule import AuditEntry, Owner
+from noonmark.stores import group_commit
 from noonmark.stores.group_commit import GroupCommit
 from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.rules import plan_writes
-from noonmark.stores.sql import group_commit
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock
