@@ -5,9 +5,9 @@ passes from the loop to the store, back, and to the thread of a function. At eac
 for one switch: with 5 ms, and a thread in the program that computes all the time, a thousand starts a second fall
 behind by most of a second.
 
-The collector of garbage looks at new objects when there are so many more than before. With 700, what a burst has in
-progress survives until it counts as old. Then the collector soon walks over everything that the program holds, several
-times in a burst: a quarter of its time in memory. Python 3.13 raised its own default to 2,000.
+The garbage collector runs after a number of new objects. With 700, what a burst has in progress survives several runs
+and is promoted to the oldest generation. The collector then soon scans everything that the program holds, several times
+in a burst: a quarter of its time in memory. Python 3.13 raised its own default to 2,000.
 """
 
 from __future__ import annotations
