@@ -24,6 +24,7 @@ from noonmark.core.triggers import (
     parse_trigger,
 )
 from noonmark.core.triggers.zones import load_zone
+from tests.core.declared import nested
 from tests.core.oracle import utc
 from tests.soak import examples
 
@@ -259,12 +260,22 @@ def test_its_times_are_judged_when_they_are_known(trigger, kind, field):
     assert refused.value.field == field
 
 
-@pytest.mark.parametrize("zone", [None, 5, ZoneInfo, UTC, timezone(timedelta(hours=2))])
-def test_what_has_no_iana_name_is_not_a_zone(zone):
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        (None, "None"),
+        (5, "5"),
+        (ZoneInfo, "a type"),
+        (UTC, "datetime.timezone.utc"),
+        (timezone(timedelta(hours=2)), "datetime.timezone(datetime.timedelta(seconds=7200))"),
+        (nested(100_000), "a list"),
+    ],
+)
+def test_what_has_no_iana_name_is_not_a_zone(zone, shown):
     with pytest.raises(InvalidTrigger) as refused:
         CronTrigger("0 0 * * *", timezone=zone)
     assert refused.value.field == "timezone"
-    assert refused.value.message.endswith(f"such as UTC, or a ZoneInfo with such a name, not {zone!r}")
+    assert refused.value.message.endswith(f"such as UTC, or a ZoneInfo with such a name, not {shown}")
 
 
 def test_naive_and_wrong_times_are_refused():

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND, Micros
+from noonmark.core.json_values import in_python, shown
 from noonmark.core.triggers.trigger import Trigger
 from noonmark.core.triggers.wallclock import Union, unite
 from noonmark.core.triggers.zones import CYCLE, SETTLED, Pass, Segment, Zone, load_zone
@@ -237,8 +238,9 @@ def zone_argument(zone: str | ZoneInfo) -> Zone:
     """A zone given by a caller, by its name or as a `ZoneInfo` that has one."""
     name = getattr(zone, "key", None) if isinstance(zone, tzinfo) else zone
     if not isinstance(name, str):
-        message = f"must be the IANA name of a time zone, such as UTC, or a ZoneInfo with such a name, not {zone!r}"
-        raise InvalidTrigger(message, field="timezone")
+        given = repr(zone) if isinstance(zone, tzinfo) else shown(zone)
+        message = f"must be the IANA name of a time zone, such as UTC, or a ZoneInfo with such a name, not {given}"
+        raise InvalidTrigger(in_python(message), field="timezone")
     try:
         return load_zone(name)
     except ValueError as error:
