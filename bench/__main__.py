@@ -1,6 +1,6 @@
 """`python -m bench [--quick] [suite ...]`: measure, and print the tables.
 
-A missed bar is told and is no failure, for a busy machine can miss one. A wrong answer ends the run with an error.
+A missed bar is not a failure, since a busy machine can miss one; a wrong answer ends the run with an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Noonmark remembers between calls, so that a measurement can make it forget."""
+"""What Noonmark remembers between calls, and how a measurement clears it."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LOADED = _caches(zones)
 
 
 def forget_expressions() -> None:
-    """Let the next parse start from nothing."""
+    """Clear the cache of parsed expressions."""
     for clear in PARSED.values():
         clear()
 
 
 def forget_zones() -> None:
-    """Let the next trigger find its zone's clock changes anew."""
+    """Clear the cache of clock changes."""
     for clear in LOADED.values():
         clear()

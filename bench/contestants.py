@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     Walk = Callable[[int], list[datetime]]
-    """The next so many fires."""
+    """The next `count` fires."""
 
 NEW_YORK = "America/New_York"
 

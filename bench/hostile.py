@@ -37,7 +37,7 @@ PARSERS: dict[str, tuple[Parse, Inputs]] = {
 def tables(settings: Settings) -> Iterator[Table]:
     """One table; once it is shown, an error that is not our own ends the run."""
     table = Table(
-        f"Hostile input: {settings.hostile_size:,} characters or entries each, where no other size is told",
+        f"Hostile input: {settings.hostile_size:,} characters or entries each, unless another size is given",
         ("parser", "input", "time", "ends in", "bar"),
         notes=(f"Bar: {duration(MAX_SECONDS)}, and a value or an error of Noonmark's own.",),
     )
@@ -53,7 +53,7 @@ def tables(settings: Settings) -> Iterator[Table]:
 
 
 def _attack(parse: Parse, build: Callable[[], object], rounds: int) -> tuple[float, str]:
-    """The best time and the outcome; the input is made anew for every round, so that none profits from another."""
+    """The best time and the outcome; each round makes its own input, so that none profits from another."""
     outcomes = []
     for _ in range(rounds):
         given = build()

@@ -1,4 +1,4 @@
-"""Inputs that mean harm: long, deep, wide, endless. Each is a function of a size, a million unless told otherwise."""
+"""Inputs that mean harm: long, deep, wide, endless. Each is a function of a size, a million by default."""
 
 from __future__ import annotations
 

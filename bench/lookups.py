@@ -29,7 +29,7 @@ PAGE = 100
 ROUNDS = 5
 SEARCH_SECONDS, SCRAPE_SECONDS = 0.1, 2.0
 LABELLED = 1_000
-"""So many schedules have metrics of their own, those that were created last: a search by label finds them last."""
+"""How many schedules have metrics of their own: the newest ones, which a search by label finds last."""
 # One failed occurrence for each schedule, a second apart.
 _FAILURES = """
     INSERT INTO {schema}occurrences

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from bench.settings import Settings
 
 MOST, OF_EACH = 100_000, 10
-"""So many schedules, and ended occurrences of each on average."""
+"""How many schedules there are, and ended occurrences of each on average."""
 OF_ONE = 8_760
-"""So many one of them has: every hour of a year."""
+"""The ended occurrences of one of them: every hour of a year."""
 ROUNDS = 5
 LIMIT = 0.2
 DAY, HOUR = DAY_SECONDS * SECOND, 3_600 * SECOND

@@ -14,7 +14,7 @@ Name = TypeVar("Name", bound="Hashable")
 
 
 def best_of(rounds: int, contestants: Mapping[Name, Callable[[], Callable[[], object]]]) -> dict[Name, float]:
-    """The shortest time of each, in seconds. Each is prepared anew for every round, and only what follows is timed."""
+    """The shortest time of each, in seconds. Each round prepares it again, and only what follows is timed."""
     best: dict[Name, float] = {}
     with garbage_kept():
         for _ in range(rounds):

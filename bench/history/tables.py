@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from bench.history.databases import PostgresDatabase, SqliteDatabase
-from bench.history.filling import OF_WATCHED, WATCHED, Filled, fill
-from bench.history.measuring import PAGE, SINGLES, Work
+from bench.history.fill import OF_WATCHED, WATCHED, Filled, fill
+from bench.history.verbs import PAGE, SINGLES, Work
 from bench.report import Table, bar, duration
 from tests.servers.postgres import running
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FLAT = 1.2
 BATCH = 1_000
 PRUNES = 3
-"""So often a batch is forgotten in either way; there must be enough of it."""
+"""How often a batch is pruned by age, and by number."""
 SERVER = {"shared_buffers": "512MB", "max_wal_size": "4GB", "maintenance_work_mem": "256MB", "autovacuum": "off"}
 """Durable as it comes, with fsync; rows are only vacuumed when we say so, so that no call meets it by chance."""
 MEASURES = (

@@ -54,12 +54,12 @@ def burn(until: threading.Event) -> None:
 
 
 def settled(scheduler: Scheduler, count: int) -> float:
-    """When so many had run, and the last of them was written down."""
+    """Wait until `count` have run and the last of them is settled; returns the time."""
     node = scheduler._runners.current.loop.driver.node  # type: ignore[union-attr]
     limit = time.time() + 300
     while len(RAN) < count or node.load:
         assert time.time() < limit, f"only {len(RAN):,} of {count:,} have run"
-        # Whoever looks takes the interpreter from those who work: seldom, until the end is near.
+        # Each look takes the interpreter from the work, so look seldom until the end is near.
         time.sleep(0.002 if len(RAN) > 0.95 * count else 0.02)
     return time.time()
 
@@ -67,7 +67,7 @@ def settled(scheduler: Scheduler, count: int) -> float:
 def noonmark_burst(
     store: str, count: int, stored: int = 0, *, overdue: bool = False, busy: bool = False
 ) -> dict[str, float]:
-    """So many occurrences due at one instant: from then until the last is settled, with everything recorded."""
+    """Occurrences due at one instant: from then until the last is settled, with everything recorded."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler(store, folder)
         keep(scheduler, _once(scheduler, "idle", stored, in_seconds=86_400 * 365))
@@ -88,7 +88,7 @@ def noonmark_burst(
 
 
 def noonmark_steady(count: int, seconds: int, *, busy: bool = False) -> dict[str, float]:
-    """So many schedules of one second, offset by a millisecond each, on SQLite: how late each fire starts."""
+    """Schedules of one second, offset by a millisecond each, on SQLite: how late each fire starts."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler("sqlite", folder)
         scheduler.register_function("note", note_lateness)
@@ -120,7 +120,7 @@ def noonmark_journal(seconds: int) -> dict[str, float]:
         with scheduler, closing(sqlite3.connect(f"{folder}/bench.db")) as reader:
             [(page,)] = reader.execute("PRAGMA page_size")
             _ran(2)
-            # As long as a reader is in the middle of it, the journal does not begin anew.
+            # An open read transaction keeps the journal from being overwritten.
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM schedules").fetchone()
             fires, before = len(RAN), _frames(f"{folder}/bench.db-wal", page)
@@ -137,7 +137,7 @@ def _ran(count: int) -> None:
     while len(RAN) < count:
         assert time.time() < limit, f"only {len(RAN):,} of {count:,} have run"
         time.sleep(0.02)
-    time.sleep(0.5)  # in the middle between two fires
+    time.sleep(0.5)  # halfway between two fires
 
 
 FRAME_HEAD = 24
@@ -152,7 +152,7 @@ def _frames(path: str, page: int) -> list[int]:
 
 
 def noonmark_stored(stored: int, count: int) -> dict[str, float]:
-    """A file with so many schedules in it: how long to start, and to work off a burst beside them."""
+    """A file with schedules in it: how long to start, and to work off a burst beside them."""
     with tempfile.TemporaryDirectory() as folder:
         made = _scheduler("sqlite", folder)
         keep(made, _once(made, "idle", stored, in_seconds=86_400 * 365))
@@ -187,7 +187,7 @@ def noonmark_create(count: int) -> dict[str, float]:
 
 
 def noonmark_import(count: int) -> dict[str, float]:
-    """The import of the scheduler in a process that has done nothing else; the middle of several."""
+    """The import of the scheduler in a process that has done nothing else; the median of several."""
     clock = "import time; begun = time.perf_counter()"
     script = f"{clock}; from noonmark import Scheduler; print(time.perf_counter() - begun)"
     command = [sys.executable, "-c", script]

@@ -36,7 +36,7 @@ live = live - 1, history = history + 1, holder = NULL, phase = 'completed', upda
 
 
 def raw_burst(count: int, *, overdue: bool = False) -> dict[str, float]:
-    """So many occurrences through every phase, a thousand to a transaction; when overdue, claimed first."""
+    """Take occurrences through every phase, a thousand to a transaction; when overdue, claimed first."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler("sqlite", folder)
         keep(scheduler, _once(scheduler, "nothing", count, in_seconds=60))

@@ -114,7 +114,7 @@ def stored(settings: Settings) -> Iterator[Table]:
         ("stored", "start", "burst/s", "of the first", "claim, each", "of the first", "memory MB", "file MB", "bar"),
         notes=(
             f"Bar: burst and claim within 20 % of the first line, start <= {MAX_START:g} s, memory <= {MAX_MB} MB.",
-            "Overdue: as many as the second line, all of them due while nobody was there.",
+            "Overdue: as many as the second line, all of them due while no node ran.",
         ),
     )
     first: dict[str, float] = {}

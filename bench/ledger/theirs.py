@@ -25,7 +25,7 @@ def nothing() -> None:
 
 
 def apscheduler_burst(store: str, count: int) -> dict[str, float]:
-    """So many jobs due at one instant: from then until the last has run."""
+    """Jobs due at one instant: from then until the last has run."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler(store, folder)
         ran, has_come, left = [0.0], threading.Event(), [count]
@@ -49,7 +49,7 @@ def apscheduler_burst(store: str, count: int) -> dict[str, float]:
 
 
 def apscheduler_steady(count: int, seconds: int) -> dict[str, float]:
-    """So many jobs of one second, offset by a millisecond each, on SQLite: how late each starts."""
+    """Jobs of one second, offset by a millisecond each, on SQLite: how late each starts."""
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler("sqlite", folder)
         lateness: list[float] = []

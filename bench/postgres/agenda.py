@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """So many jobs, due evenly spread over some seconds; 0: all at one instant."""
+    """Jobs whose due times are spread evenly over some seconds; 0: all at one instant."""
 
     count: int
     seconds: float = 0
@@ -35,7 +35,7 @@ class Agenda:
         return [self.begin + seconds * number / count for number in range(count)]
 
     def all_stored(self) -> None:
-        """Whoever is still storing jobs when the first is due measures that."""
+        """Check that no job was due before all were stored: that would measure storing them."""
         assert time.time() < self.begin, "they were due before all of them were there"
 
     @property

@@ -19,7 +19,7 @@ def application(url: str) -> Celery:
 
 
 def note(due: float) -> float:
-    """The work: how late did it start. The results tell."""
+    """The work: its result is how late it started."""
     return time.time() - due
 
 

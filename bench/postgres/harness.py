@@ -7,13 +7,13 @@ from bench.postgres.agenda import Load
 from bench.postgres.contestants import find
 
 SLOWEST = 20
-"""Jobs a second; whoever is slower than that is taken to be stuck."""
+"""Jobs a second; anything slower counts as stuck."""
 LATEST = 5
 """Seconds after the end of a steady load; what has not started by then is lost."""
 
 
 def server_burst(contestant: str, url: str, count: int, stores: int | None = None) -> dict[str, float]:
-    """So many jobs due at one instant: from then until the last end is written. See `Contestant.stores`."""
+    """Jobs due at one instant: from then until the last end is written. See `Contestant.stores`."""
     load = Load(count=count, lead=_lead(contestant, count, stores), patience=60 + count / SLOWEST)
     outcome = find(contestant).work(url, load)
     ran = len(outcome.lateness)
@@ -24,7 +24,7 @@ def server_burst(contestant: str, url: str, count: int, stores: int | None = Non
 
 
 def server_steady(contestant: str, url: str, count: int, seconds: int) -> dict[str, float]:
-    """So many jobs in each of some seconds, evenly spread: how late each starts."""
+    """`count` jobs in each second, evenly spread: how late each starts."""
     wanted = count * seconds
     load = Load(count=wanted, seconds=seconds, lead=_lead(contestant, wanted), patience=LATEST)
     outcome = find(contestant).work(url, load)

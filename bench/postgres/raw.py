@@ -79,12 +79,12 @@ FROM unnest($1::bigint[]) AS claim (schedule) WHERE state.schedule = claim.sched
 
 
 def raw_server_burst(url: str, count: int, *, overdue: bool = False) -> dict[str, float]:
-    """So many occurrences through every phase, a thousand to a transaction; when overdue, claimed first."""
+    """Take occurrences through every phase, a thousand to a transaction; when overdue, claimed first."""
     return _connected(url, lambda connection: _burst(connection, count, overdue=overdue))
 
 
 def raw_server_claim(url: str, stored: int, count: int) -> dict[str, float]:
-    """How long it takes to claim an occurrence that is due, with so many stored that are not."""
+    """How long it takes to claim an occurrence that is due, beside stored ones that are not."""
     return _connected(url, lambda connection: _claim_beside(connection, stored, count))
 
 
@@ -160,7 +160,7 @@ def _prepare(connection: Connection, idle: int, due: int) -> None:
             connection.fetch(SCHEDULES, [first, last, route, now])
             connection.fetch(STATES, [first, last, now])
             connection.fetch(OCCURRENCES, [first, last, route, at])
-    # What the server does by itself after a while, and then in the middle of a measurement.
+    # The server would do it by itself, perhaps during the measurement.
     connection.run("VACUUM ANALYZE")
 
 

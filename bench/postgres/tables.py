@@ -165,11 +165,11 @@ def _wake(settings: Settings, servers: Servers) -> Table:
         figures = servers.measure("raw_notify", count=settings.wakes, writes=writes)
         table.add(name, *(duration(figures[key]) for key in ("p50", "p99", "last")))
     figures = servers.measure("noonmark_wake", count=settings.wakes)
-    told = "Noonmark: from the call that declares a job, due at once, to its start on another node"
-    table.add(told, *(duration(figures[key]) for key in ("p50", "p99", "last")))
+    what = "Noonmark: from the call that declares a job, due at once, to its start on another node"
+    table.add(what, *(duration(figures[key]) for key in ("p50", "p99", "last")))
     figures = servers.measure("emit_to_start", count=settings.wakes)
-    told = "Noonmark: from the call of emit to the start of the function, on the same node"
-    table.add(told, *(duration(figures[key]) for key in ("p50", "p99", "last")))
+    what = "Noonmark: from the call of emit to the start of the function, on the same node"
+    table.add(what, *(duration(figures[key]) for key in ("p50", "p99", "last")))
     return table
 
 

@@ -83,7 +83,7 @@ def noonmark_nodes(url: str, count: int, nodes: int) -> dict[str, float]:
 
 
 def noonmark_server_claim(url: str, stored: int, count: int) -> dict[str, float]:
-    """How long it takes to claim an occurrence that is due, in batches, with so many stored that are not."""
+    """How long it takes to claim an occurrence that is due, in batches, beside stored ones that are not."""
     scheduler = Scheduler(url)
     store = scheduler._store
     ours.keep(scheduler, ours._once(scheduler, "idle", 1, in_seconds=YEAR))
@@ -127,7 +127,7 @@ def _start_node(url: str) -> subprocess.Popen[str]:
 
 
 def _copy(store: PostgresStore, count: int) -> None:
-    """Make so many more of the one schedule that is stored, by the server itself."""
+    """Copy the one stored schedule within the server."""
     [(last,)] = _query(store, "SELECT max(key) FROM schedules")
     for table, changes in COPIED.items():
         found = _query(

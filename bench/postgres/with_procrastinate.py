@@ -65,7 +65,7 @@ async def _work(app: App, load: Load) -> Outcome:
 
 
 def procrastinate_claim(url: str, stored: int, count: int) -> dict[str, float]:
-    """How long it takes to fetch a job that is due, with so many stored that are not."""
+    """How long it takes to fetch a job that is due, beside stored ones that are not."""
     return asyncio.run(_claim(_app(url), stored, count))
 
 

@@ -23,7 +23,7 @@ def make_actor(url: str) -> dramatiq.Actor[[float], float]:
 
 
 def note(due: float) -> float:
-    """The work: how late did it start. The results tell."""
+    """The work: its result is how late it started."""
     return time.time() - due
 
 

@@ -17,7 +17,7 @@ def nothing(*_: object, **__: object) -> None:
 
 
 def tell(context: object) -> None:
-    """Say when it started, to whoever waits for it at a port of this machine."""
+    """Report when it started, to a port of this machine."""
     started = time.perf_counter()  # the same clock in all processes of this machine
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as line:
         line.sendto(repr(started).encode(), (LOOPBACK, context.payload["port"]))  # type: ignore[attr-defined]

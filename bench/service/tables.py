@@ -14,7 +14,7 @@ from bench.ledger.child import ROOT, measure
 from bench.ledger.ours import percentiles
 from bench.report import Table, bar, duration
 from bench.service import bare, jobs
-from bench.service.measuring import CONNECTIONS, PAUSE
+from bench.service.loads import CONNECTIONS, PAUSE
 from bench.timing import timed
 from noonmark import CronTrigger, OnceTrigger, Scheduler
 from noonmark.core.instants import SECOND, from_micros
@@ -124,7 +124,7 @@ def _measured_creates(settings: Settings) -> dict[str, dict[str, float]]:
 
 
 def _median(measured: list[dict[str, float]]) -> dict[str, float]:
-    """The one in the middle by its rate."""
+    """The median by rate."""
     return sorted(measured, key=lambda one: one["rate"])[len(measured) // 2]
 
 
@@ -184,7 +184,7 @@ def _commands(settings: Settings, server: Server) -> Table:
 
 
 def _fill(url: str, count: int) -> str:
-    """Keep so many schedules; the id of one in the middle."""
+    """Create schedules; returns the id of one in the middle."""
     scheduler = Scheduler(url)
     trigger = CronTrigger("0 9 * * 1-5", timezone="America/New_York")
     declared = (jobs.document(number) for number in range(count))
@@ -239,7 +239,7 @@ def _healths(settings: Settings, server: Server) -> Table:
 
 
 def _add_bursts(url: str, size: int, bursts: int) -> float:
-    """Keep so many schedules that are due at one instant, and again at the next; when the first of these is."""
+    """Create schedules that are due at the same instants, several times; returns the first of them."""
     scheduler = Scheduler(url)
     first = time.time() + 3 + size * bursts / 4_000
     due = [from_micros(int((first + number * APART) * SECOND)) for number in range(bursts)]

@@ -1,4 +1,4 @@
-"""Temporal Schedules: one schedule that starts so many workflows at once, each with an activity that does nothing."""
+"""Temporal Schedules: one schedule that starts many workflows at once, each with an activity that does nothing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OneActivity:
 
 
 def temporal_schedules(address: str, count: int) -> dict[str, float]:
-    """From the request for so many past fires, all at once, until the last workflow has run its activity."""
+    """From the request for past fires, all at once, until the last workflow has run its activity."""
     run = asyncio.run(_measure(address, count))
     gc.collect()  # the library must not release what it holds while the process ends
     return run

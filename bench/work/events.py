@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def events_matched(stored: int, each: int, by: str, emits: int, singles: int, rounds: int) -> dict[str, float]:
-    """So many schedules stored, `each` of one type, of which one wants an event; and events of all these types.
+    """Stored schedules, `each` of one type, of which one wants an event; and events of all these types.
 
-    They are told apart by a filter that names a value, a range or a prefix. With `each` 0, the stored ones are of other
+    A filter distinguishes them, which names a value, a range or a prefix. With `each` 0, the stored ones are of other
     types, and one more wants them all. The best of the rounds counts.
     """
     with tempfile.TemporaryDirectory() as folder:

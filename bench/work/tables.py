@@ -60,7 +60,7 @@ def events(settings: Settings) -> Iterator[Table]:
         f"Events: {emits:,} emitted one by one, then matched and run, each by one schedule; on SQLite",
         ("stored", "looked at, an event", "emitted/s", "matched and run/s", "emit to start, p50", "p99", "bar"),
         notes=(
-            f"Best of {settings.server_rounds}. Those of one type are told apart by a filter.",
+            f"Best of {settings.server_rounds}. Filters distinguish those of one type.",
             "emit to start: afterwards, one at a time, for another type.",
             f"Bar: what waits for other types, or other values, costs nothing: >= {FLAT} x the first row of its kind;",
             f"by a range or prefix >= {RATE}/s; emit to start, p50, <= {duration(TO_START)}.",

@@ -22,7 +22,7 @@ MAY_BEGIN = threading.Event()
 
 
 def dbos_chains(url: str, chains: int, steps: int) -> dict[str, float]:
-    """Runs of so many steps that begin at one instant, started beforehand: from then until the last result."""
+    """Runs of `steps` steps that begin at one instant, started beforehand: from then until the last result."""
 
     def prepare() -> Callable[[], None]:
         MAY_BEGIN.clear()

@@ -27,7 +27,7 @@ LATENESS: list[float] = []
 
 
 def noonmark_chains(url: str, chains: int, steps: int) -> dict[str, float]:
-    """Runs of so many steps that are due at one instant: from then until the last end is written."""
+    """Runs of `steps` steps that are due at one instant: from then until the last end is written."""
     scheduler = _warm_scheduler(url)
     store_workflow(scheduler._store, "timed", _chain(steps))
     return _measure(scheduler, runs=chains, steps=steps)

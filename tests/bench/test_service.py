@@ -4,7 +4,7 @@ import json
 import pytest
 
 from bench.service import bare, jobs
-from bench.service.asking import ask, request
+from bench.service.callers import ask, request
 from bench.service.tables import server_on
 
 CREATES = [request("POST", "/schedules", jobs.body(number)) for number in range(12)]

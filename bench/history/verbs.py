@@ -29,7 +29,7 @@ ROUTES = ["function:work"]
 LEASE = 15 * SECOND
 PAGE = 100
 SINGLES = 20
-"""So many claims of one occurrence are timed."""
+"""How many claims of one occurrence are timed."""
 EVERYTHING = 10**9
 
 
@@ -37,13 +37,13 @@ class Work:
     """A scheduler beside what is stored, and how many seconds its store takes for what."""
 
     def __init__(self, url: str, batch: int) -> None:
-        """So many occurrences to a call."""
+        """Open the store; each call gets `batch` occurrences."""
         self._scheduler = Scheduler(url)
         self._store = self._scheduler._store
         self.batch = batch
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the store."""
         self._scheduler.close()
 
     def cycle(self) -> dict[str, float]:
@@ -85,9 +85,9 @@ class Work:
         return found
 
     def prune(self, *, before: Micros = 0, keep: int = EVERYTHING) -> float:
-        """Forget a batch."""
+        """Prune a batch; returns the seconds."""
         took, count = _timed(lambda: self._store.prune(before=before, keep=keep, limit=self.batch))
-        assert count == self.batch, f"{count} of {self.batch} were forgotten"
+        assert count == self.batch, f"{count} of {self.batch} were pruned"
         return took
 
     def prune_nothing(self) -> float:
@@ -95,7 +95,7 @@ class Work:
         return _timed(lambda: self._store.prune(before=0, keep=EVERYTHING, limit=self.batch))[0]
 
     def cut(self, keep: int) -> None:
-        """Forget all that is too much."""
+        """Prune each history to `keep` ends."""
         while self._store.prune(before=0, keep=keep, limit=self.batch):
             pass
 
@@ -103,7 +103,7 @@ class Work:
         return self._store.claim(NODE, ROUTES, now=now, until=now, limit=limit, lease=LEASE)
 
     def _add_due(self, count: int) -> tuple[float, Micros]:
-        """Store so many schedules, all of them due at one instant; how long it took, and a moment after it."""
+        """Store schedules that are due at one instant; returns how long it took, and a time after that instant."""
         due = self._store.clock() + SECOND
         one = {"func": _work, "function_name": "work", "trigger": OnceTrigger(from_micros(due))}
         took, _ = _timed(lambda: self._scheduler.create_many(one for _ in range(count)))

@@ -1,4 +1,4 @@
-"""Asking a server as cheaply as one can: requests that are written beforehand, on connections that stay open."""
+"""Callers of a server that cost little: requests that are written beforehand, on connections that stay open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def request(method: str, path: str, body: bytes = b"") -> bytes:
 
 
 @dataclass(slots=True)
-class Asked:
+class Answers:
     """When each request was sent, and how long its answer took; all of them must have the same status."""
 
     status: int
@@ -39,9 +39,9 @@ class Asked:
 class Connection(asyncio.Protocol):
     """Sends one request after another, each when the one before is answered and the pause is over."""
 
-    def __init__(self, requests: Iterator[bytes], asked: Asked, pause: float) -> None:
+    def __init__(self, requests: Iterator[bytes], answers: Answers, pause: float) -> None:
         """Several connections may share the requests, and what is noted."""
-        self._requests, self._asked, self._pause = requests, asked, pause
+        self._requests, self._answers, self._pause = requests, answers, pause
         self._received = b""
         self._loop = asyncio.get_running_loop()
         self.over: asyncio.Future[None] = self._loop.create_future()
@@ -61,11 +61,11 @@ class Connection(asyncio.Protocol):
         length = _LENGTH.search(head)
         if length is not None and len(body) < int(length[1]):
             return
-        self._asked.took.append(time.perf_counter() - self._sent)
-        self._asked.begun.append(self._sent)
-        self._asked.answer = body
+        self._answers.took.append(time.perf_counter() - self._sent)
+        self._answers.begun.append(self._sent)
+        self._answers.answer = body
         self._received = b""
-        if head.split(b" ", 2)[1] != b"%d" % self._asked.status:
+        if head.split(b" ", 2)[1] != b"%d" % self._answers.status:
             self._end(AssertionError(f"a request was answered with {head!r} {body!r}"))
         elif self._pause:
             self._loop.call_later(self._pause, self._send)
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The server must not hang up first."""
+        """Fail if the server closes the connection first."""
         self._end(exc or AssertionError("the server has closed a connection"))
 
     def _send(self) -> None:
@@ -98,13 +98,13 @@ class Connection(asyncio.Protocol):
 
 async def ask(
     port: int, requests: Iterable[bytes], *, connections: int = 1, status: int = 200, pause: float = 0
-) -> Asked:
+) -> Answers:
     """Send all requests, as many at a time as there are connections."""
-    asked, shared = Asked(status), iter(requests)
+    answers, shared = Answers(status), iter(requests)
     loop = asyncio.get_running_loop()
     made = [
-        await loop.create_connection(lambda: Connection(shared, asked, pause), LOOPBACK, port)
+        await loop.create_connection(lambda: Connection(shared, answers, pause), LOOPBACK, port)
         for _ in range(connections)
     ]
     await asyncio.gather(*(protocol.over for _, protocol in made))
-    return asked
+    return answers

@@ -1,4 +1,4 @@
-"""Filling a database: one schedule and one ended occurrence of the product's own, copied by SQL a million times."""
+"""Filling a database: Noonmark stores one schedule and one ended occurrence, and SQL copies them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bench.history.measuring import NODE, work_off
+from bench.history.verbs import NODE, work_off
 from noonmark import IntervalTrigger, Scheduler
 from noonmark.core.instants import DAY_SECONDS, SECOND, from_micros
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
 
 LARGEST = 10_000
-"""So many ended occurrences one schedule has, at most: what is kept of a schedule unless it is told otherwise."""
+"""The most ended occurrences of one schedule: the default of how many are kept."""
 WATCHED, OF_WATCHED = 20, 250
-"""So many schedules have so many ended occurrences, whatever the size of the store: the same pages can be read."""
+"""Schedules with the same number of ended occurrences in a store of any size, so that the same pages can be read."""
 SPAN = 29 * DAY_SECONDS * SECOND
 """The history is spread over so long; it ends an hour ago."""
 HOUR = 3_600 * SECOND
@@ -120,7 +120,7 @@ def fill(database: Database, schedules: int, history: int) -> Filled:
 
 
 def _make_template(url: str) -> Micros:
-    """Let the product itself store a schedule that has run once; the time of the store."""
+    """Store a schedule that has run once; returns the time of the store."""
     scheduler = Scheduler(url)
     store = scheduler._store
     due = store.clock() + SECOND
@@ -168,7 +168,7 @@ def _statements(database: Database, schedules: int, history: int, begin: Micros,
 def _copy(  # noqa: PLR0913 - the parts of a statement
     database: Database, table: str, numbers: dict[str, int], fields: str = "", *, source: str, row: str, join: str = ""
 ) -> str:
-    """Copy a row of the product's own: its columns, but for those that differ from row to row."""
+    """Copy a row that Noonmark has written: its columns, except for those that differ from row to row."""
     values = {name: name for name in database.columns(table)} | _COLUMNS[fields or table]
     text = f"""
         INSERT INTO {table} ({", ".join(values)})

@@ -1,4 +1,4 @@
-"""The measurements: each is called in a process of its own, and asks a server in another."""
+"""Loads on a server: each measurement runs in its own process and calls a server in another."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from bench.ledger.ours import percentiles
-from bench.service.asking import ask, request
+from bench.service.callers import ask, request
 from bench.service.jobs import LOOPBACK, body, document, nothing
 from noonmark import CronTrigger, Scheduler
 
@@ -84,7 +84,7 @@ def health_beside_creates(port: int, count: int) -> dict[str, float]:
 
 
 def health_beside_bursts(port: int, first: float, apart: float, bursts: int, size: int) -> dict[str, float]:
-    """The same while the server runs what is due: so many at one instant, again and again."""
+    """The same while the server runs one burst after another."""
 
     async def one(number: int) -> list[float]:
         await asyncio.sleep(max(0, first + number * apart - time.time()))
