@@ -66,7 +66,7 @@ class TestTriggers:
             (lambda s: s.every(minutes=5), 300),
             (lambda s: s.every(hours=2), 7_200),
             (lambda s: s.every(days=1), 86_400),
-            (lambda s: s.every(1, minutes=1, hours=1, days=1), 90_061),
+            (lambda s: s.every(seconds=1, minutes=1, hours=1, days=1), 90_061),
             (lambda s: s.once(START + timedelta(hours=1)), OnceTrigger(START + timedelta(hours=1))),
             (lambda s: s.daily("09:00"), CronTrigger("0 9 * * *")),
             (lambda s: s.daily("9:00"), CronTrigger("0 9 * * *")),
@@ -104,6 +104,9 @@ class TestTriggers:
             lambda s: s.every(float("nan")),
             lambda s: s.every(days=10**400),
             lambda s: s.every(tick),
+            lambda s: s.every(5, minutes=5),
+            lambda s: s.every(5, seconds=5),
+            lambda s: s.every(0, minutes=5),
             lambda s: s.cron("99 * * * *"),
             lambda s: s.cron(tick),
             lambda s: s.daily("09:00", "Mars/Olympus"),
@@ -120,6 +123,20 @@ class TestTriggers:
     def test_a_forgotten_call_is_told_what_to_write(self, memory):
         with pytest.raises(InvalidTrigger, match=r"@scheduler\.every\(minutes=5\)"):
             memory.every(tick)
+
+    def test_an_interval_beside_units_is_told_that_only_units_add_up(self, memory):
+        with pytest.raises(InvalidTrigger, match=r"which are added up, but not both") as refused:
+            memory.every(5, minutes=5)
+        assert refused.value.field == "interval"
+
+    def test_an_instant_in_the_past_is_named_as_the_argument(self, memory):
+        past = datetime(2020, 1, 1, tzinfo=UTC)
+        with pytest.raises(TriggerNeverFires, match="is in the past") as refused:
+            memory.schedule(tick, trigger=OnceTrigger(past))
+        assert refused.value.field == "trigger.at"
+        with pytest.raises(TriggerNeverFires) as refused:
+            memory.schedule(tick, trigger=IntervalTrigger(60, end_at=past))
+        assert refused.value.field == "trigger.end_at"
 
     def test_a_second_trigger_is_refused(self, memory):
         with pytest.raises(InvalidSchedule) as refused:

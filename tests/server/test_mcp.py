@@ -180,6 +180,82 @@ def test_large_and_malformed_messages_are_refused(served):
     assert served.client.get("/health").status_code == 200
 
 
+MALFORMED = {
+    b"{nonsense": (None, -32700, "Parse error: key must be a string at line 1 column 2"),
+    b"[" * 5_000: (None, -32700, "Parse error: recursion limit exceeded at line 1 column 202"),
+    b"\xff": (None, -32700, "Parse error: expected value at line 1 column 1"),
+    b"5": (None, -32600, "Invalid Request: the message must be an object"),
+    b'"input"': (None, -32600, "Invalid Request: the message must be an object"),
+    b"[]": (None, -32600, "Invalid Request: the message must be an object"),
+    b"{}": (None, -32600, "Invalid Request: jsonrpc is required"),
+    b'{"id": 2, "method": "ping"}': (2, -32600, "Invalid Request: jsonrpc is required"),
+    b'{"id": "a", "jsonrpc": "1.0", "method": "ping"}': ("a", -32600, "Invalid Request: jsonrpc must be '2.0'"),
+    b'{"id": true, "jsonrpc": "2.0"}': (None, -32600, "Invalid Request: id must be text or an integer"),
+    b'{"id": 3, "jsonrpc": "2.0", "method": 5}': (3, -32600, "Invalid Request: method must be text"),
+    b'{"id": 4, "jsonrpc": "2.0", "method": "ping", "params": []}': (
+        4,
+        -32600,
+        "Invalid Request: params must be an object",
+    ),
+    b'{"id": 5, "jsonrpc": "2.0", "result": 5}': (5, -32600, "Invalid Request: result must be an object"),
+    b'{"id": 6, "jsonrpc": "2.0", "result": 5, "error": 6}': (
+        6,
+        -32600,
+        "Invalid Request: result must be an object",
+    ),
+}
+"""Messages that no server can carry out, and their errors."""
+INVALID_PARAMS = {
+    "tools/call": (
+        (None, "params is required"),
+        ({"name": 5}, "params.name must be text"),
+        ({"name": "noonmark_usage", "arguments": "all"}, "params.arguments must be an object"),
+    ),
+    "prompts/get": (({}, "params.name is required"),),
+}
+
+
+def requests_with_invalid_params():
+    """Requests, and the messages of their errors."""
+    for method, rows in INVALID_PARAMS.items():
+        for params, problem in rows:
+            request = {"jsonrpc": "2.0", "id": 9, "method": method} | ({} if params is None else {"params": params})
+            yield request, f"Invalid params: {problem}"
+
+
+def test_a_malformed_message_gets_a_short_error_over_http(served):
+    headers = {**ACCEPT, **bearer(served.keys["acme"]), "Content-Type": "application/json"}
+    for body, (call_id, code, message) in MALFORMED.items():
+        answer = served.client.post("/mcp", content=body, headers=headers)
+        assert (answer.status_code, answer.headers["Cache-Control"]) == (400, "no-store")
+        assert answer.json() == {"jsonrpc": "2.0", "id": call_id, "error": {"code": code, "message": message}}
+    for request, message in requests_with_invalid_params():
+        answer = post(served, request, bearer(served.keys["acme"])).json()
+        assert answer["error"] | {"data": None} == {"code": -32602, "message": message, "data": None}
+
+
+def test_a_malformed_message_gets_a_short_error_over_stdio(tmp_path):
+    command_line = [sys.executable, "-m", "noonmark", "mcp", "--store", f"sqlite:///{tmp_path / 'agent.db'}"]
+    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+
+        def answer_to(line):
+            process.stdin.write(line + b"\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        early = answer_to(b'{"jsonrpc": "2.0", "id": 0, "method": "tools/list"}')["error"]
+        assert (early["code"], early["message"]) == (-32600, "Invalid Request: the first request must be initialize")
+        assert answer_to(json.dumps(INITIALIZE).encode())["result"]["serverInfo"]["name"] == "noonmark"
+        for body, (call_id, code, message) in MALFORMED.items():
+            expected = {"jsonrpc": "2.0", "id": call_id, "error": {"code": code, "message": message}}
+            assert answer_to(b"\n" + body) == expected  # a blank line is no message, and gets no answer
+        for request, message in requests_with_invalid_params():
+            assert answer_to(json.dumps(request).encode())["error"]["message"] == message
+        assert answer_to(b'{"jsonrpc": "2.0", "id": 10, "method": "ping"}')["result"] == {}
+        process.stdin.close()
+        assert process.wait(SOON) == 0
+
+
 def test_requests_count_against_the_rate_limit_of_the_key():
     listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
     with serving(keyed=True, rates=limits) as server:

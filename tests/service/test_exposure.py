@@ -108,9 +108,21 @@ def test_clients_and_commands_trust_a_private_authority(tmp_path, monkeypatch):
         assert refused.problem["detail"].endswith("name that with --ca-file or NOONMARK_CA_FILE"), "not: start a server"
         assert call(*command, "--ca-file", authority).json["all_tenants"]
         assert call(*command, "--ca-file", tmp_path / "none.pem").problem["field"] == "--ca-file"
+        plain = server.url.replace("https", "http")
+        with pytest.raises(Unreachable, match=f"; if it has a certificate, its address is {server.url}$"):
+            Client(plain).whoami()
         assert "--store: calls no server" in call("whoami", "--store", "memory://", "--ca-file", authority).err
         monkeypatch.setenv("NOONMARK_CA_FILE", str(authority))
         assert call(*command).json["all_tenants"]
+
+
+def test_a_client_is_told_that_a_server_has_no_certificate(tmp_path):
+    with serving(tmp_path, "--no-worker") as server:
+        encrypted = server.url.replace("http", "https")
+        with pytest.raises(Unreachable) as refused, Client(encrypted) as client:
+            client.whoami()
+        assert refused.value.message == f"{encrypted} answers without TLS; is its address {server.url}?"
+        assert call("whoami", "--server", encrypted).errors == [refused.value.message], "not: start a server"
 
 
 def test_a_client_that_does_not_finish_its_handshake_locks_no_one_out(tmp_path):

@@ -236,6 +236,8 @@ class ServerRemote:
                 raise Unreachable(
                     f"{error.message}. If a private authority has signed it, name that with --ca-file or {CA_VARIABLE}"
                 ) from None
+            if "answers without TLS" in error.message:
+                raise
             # The question that ends the message already names the command that starts one.
             end = " Name" if error.message.endswith("?") else ". Start a server with `noonmark serve`, name"
             raise Unreachable(

@@ -40,6 +40,8 @@ MAX_WAIT = 30.0
 """If a server asks for a longer wait, the error is raised at once."""
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Errors after which the server has received nothing."""
+NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+"""How versions of OpenSSL name an answer that is not TLS."""
 BUSY, UNAVAILABLE = 429, (502, 503, 504)
 
 
@@ -259,10 +261,15 @@ def _refused(response: httpx2.Response, document: object) -> NoonmarkError:
 
 
 def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreachable:
-    where = f"{error.request.url.scheme}://{error.request.url.netloc.decode('ascii')}"
+    scheme, host = error.request.url.scheme, error.request.url.netloc.decode("ascii")
+    where = f"{scheme}://{host}"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return Unreachable(f"the certificate of {where} is not trusted ({error})")
+    if any(sign in str(error) for sign in NO_TLS):
+        return Unreachable(f"{where} answers without TLS; is its address http://{host}?")
     if isinstance(error, NOT_SENT):
         return Unreachable(f"cannot connect to {where} ({type(error).__name__}: {error}); is `noonmark serve` running?")
     known = "" if request.http.method == "GET" else "; the request may or may not have been performed"
+    if isinstance(error, httpx2.RemoteProtocolError) and scheme == "http":
+        known += f"; if it has a certificate, its address is https://{host}"
     return Unreachable(f"{where} did not answer ({type(error).__name__}: {error}){known}")

@@ -240,15 +240,20 @@ class AsyncScheduler:
 
     def every(
         self,
-        seconds: float | timedelta = 0,
+        interval: float | timedelta | None = None,
+        /,
         *,
+        seconds: float | timedelta = 0,
         minutes: float = 0,
         hours: float = 0,
         days: float = 0,
         **options: Unpack[Options],
     ) -> Decorator:
-        """Fire at an interval, counted from the moment of the first declaration."""
-        return self._inner.every(seconds, minutes=minutes, hours=hours, days=days, **options)
+        """Fire at an interval, counted from the moment of the first declaration.
+
+        It is `interval`, in seconds, or else the sum of `seconds`, `minutes`, `hours` and `days`.
+        """
+        return self._inner.every(interval, seconds=seconds, minutes=minutes, hours=hours, days=days, **options)
 
     def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Fire once, at an instant."""

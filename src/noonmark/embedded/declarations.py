@@ -89,18 +89,23 @@ class Decorator(Protocol):
         """Declare it."""
 
 
-def interval_of(**lengths: object) -> IntervalTrigger:
-    """The trigger of `every`: the sum of these lengths of time."""
+def interval_of(interval: object, lengths: Mapping[str, object]) -> IntervalTrigger:
+    """The trigger of `every`: an interval, or else the sum of lengths of time by their unit."""
+    if interval is not None:
+        if any(lengths.values()):
+            raise InvalidTrigger(ONE_INTERVAL, field="interval")
+        lengths = {"seconds": interval}
     total: float = 0
     for unit, given in lengths.items():
         length = given.total_seconds() if unit == "seconds" and isinstance(given, timedelta) else given
         if callable(length):
-            raise InvalidTrigger("give a length of time, as in @scheduler.every(minutes=5)", field=unit)
+            raise InvalidTrigger(NO_INTERVAL, field="interval")
         if not isinstance(length, int | float) or isinstance(length, bool):
-            raise InvalidTrigger(f"must be a number, not {type(length).__name__}", field=unit)
+            field = unit if interval is None else "interval"
+            raise InvalidTrigger(f"must be a number, not {type(length).__name__}", field=field)
         total += length * UNITS[unit]
     if total == 0:
-        raise InvalidTrigger("give a length of time, as in @scheduler.every(minutes=5)", field="seconds")
+        raise InvalidTrigger(NO_INTERVAL, field="interval")
     return IntervalTrigger(total)
 
 
@@ -114,6 +119,8 @@ def daily_at(at: str, timezone: str | ZoneInfo = "UTC") -> CronTrigger:
 
 
 logger = logging.getLogger("noonmark.jobs")
+NO_INTERVAL = "give a length of time, as in @scheduler.every(minutes=5)"
+ONE_INTERVAL = "give an interval in seconds, or seconds, minutes, hours and days, which are added up, but not both"
 ARGUMENTS = Options.__optional_keys__ | {"func"}
 BATCH = 1_000
 OWNER = Owner(tenant=MAIN_TENANT, user="local")

@@ -70,6 +70,9 @@ ARGUMENTS = {
     "target.retry_statuses": "retry_statuses",
     "target.completion_timeout_seconds": "completion_timeout_seconds",
     "trigger.jitter_seconds": "jitter",
+    "trigger.due_at_utc": "trigger.at",
+    "trigger.start_at_utc": "trigger.start_at",
+    "trigger.end_at_utc": "trigger.end_at",
 }
 """The arguments whose fields in a document have another name."""
 FUNCTION_OPTIONS = ("args", "kwargs", "function_name", "executor")

@@ -379,17 +379,23 @@ class Scheduler:
 
     def every(
         self,
-        seconds: float | timedelta = 0,
+        interval: float | timedelta | None = None,
+        /,
         *,
+        seconds: float | timedelta = 0,
         minutes: float = 0,
         hours: float = 0,
         days: float = 0,
         **options: Unpack[Options],
     ) -> Decorator:
-        """Fire at an interval, counted from the moment of the first declaration."""
+        """Fire at an interval, counted from the moment of the first declaration.
+
+        It is `interval`, in seconds, or else the sum of `seconds`, `minutes`, `hours` and `days`.
+        """
         from noonmark.embedded.declarations import interval_of
 
-        return self._decorator(lambda: interval_of(seconds=seconds, minutes=minutes, hours=hours, days=days), options)
+        lengths = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
+        return self._decorator(lambda: interval_of(interval, lengths), options)
 
     def once(self, at: datetime, **options: Unpack[Options]) -> Decorator:
         """Fire once, at an instant."""

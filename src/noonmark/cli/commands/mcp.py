@@ -42,15 +42,19 @@ def serve(*, connection: Connection = Connection()) -> None:
 def _serve(remote: Remote) -> None:
     import anyio
     from mcp.server.stdio import stdio_server
+    from mcp.shared.message import SessionMessage
 
     from noonmark.clocks import SystemClock
+    from noonmark.server.mcp.messages import answer_malformed
     from noonmark.server.mcp.protocol import ToolServer
 
     async def run() -> None:
         limiter = anyio.CapacityLimiter(THREADS)
         server = ToolServer(lambda _: remote.call, SystemClock().micros, limiter).make()
-        async with stdio_server() as (read, write):
-            await server.run(read, write, server.create_initialization_options())
+        async with stdio_server() as (read, write), anyio.create_task_group() as tasks:
+            send, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            tasks.start_soon(answer_malformed, read, write, send)
+            await server.run(messages, write, server.create_initialization_options())
 
     anyio.run(run)
 

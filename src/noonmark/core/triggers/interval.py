@@ -46,6 +46,8 @@ class IntervalTrigger(Trigger):
         lengths = {"seconds": seconds, "minutes": minutes, "hours": hours, "days": days}
         if given := {unit: length for unit, length in lengths.items() if length}:
             every_seconds = _sum_of(given, every_seconds)
+        if every_seconds is None:
+            raise InvalidTrigger("give every_seconds, or seconds, minutes, hours and days", field="every_seconds")
         every = duration_argument("every_seconds", every_seconds, low=MIN_EVERY_SECONDS, high=MAX_EVERY_SECONDS)
         self._set(every=every)
         self._set_bounds(start_at, end_at, jitter_seconds)
@@ -88,7 +90,10 @@ class IntervalTrigger(Trigger):
 def _sum_of(lengths: Mapping[str, object], every_seconds: object) -> float:
     """Lengths of time by their unit, as seconds."""
     if every_seconds is not None:
-        raise InvalidTrigger("give every_seconds, or seconds, minutes, hours and days, not both", field="every_seconds")
+        raise InvalidTrigger(
+            "give every_seconds, or seconds, minutes, hours and days, which are added up, but not both",
+            field="every_seconds",
+        )
     total: float = 0
     for unit, length in lengths.items():
         if isinstance(length, bool) or not isinstance(length, int | float) or not 0 < length <= MAX_EVERY_SECONDS:

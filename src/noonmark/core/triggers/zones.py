@@ -41,6 +41,42 @@ SAMPLED = range(1_767_225_600, 1_830_384_000, 15 * DAY_SECONDS)
 """Every 15 days of 2026 and 2027: zones with the same offsets then are the same zone under two names, or as good as."""
 
 
+ABBREVIATIONS = {
+    "ACDT": "Australia/Adelaide",
+    "ACST": "Australia/Adelaide",
+    "AEDT": "Australia/Sydney",
+    "AEST": "Australia/Sydney",
+    "AKDT": "America/Anchorage",
+    "AKST": "America/Anchorage",
+    "AWST": "Australia/Perth",
+    "BRT": "America/Sao_Paulo",
+    "BST": "Europe/London",
+    "CDT": "America/Chicago",
+    "CEST": "Europe/Paris",
+    "CST": "America/Chicago",
+    "EDT": "America/New_York",
+    "EEST": "Europe/Athens",
+    "HKT": "Asia/Hong_Kong",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "KST": "Asia/Seoul",
+    "MDT": "America/Denver",
+    "MESZ": "Europe/Berlin",
+    "MEZ": "Europe/Berlin",
+    "MSK": "Europe/Moscow",
+    "NZDT": "Pacific/Auckland",
+    "NZST": "Pacific/Auckland",
+    "PDT": "America/Los_Angeles",
+    "PST": "America/Los_Angeles",
+    "SAST": "Africa/Johannesburg",
+    "SGT": "Asia/Singapore",
+    "WEST": "Europe/Lisbon",
+}
+"""Abbreviations of local time that are not IANA names, each with a zone that uses it."""
+FIXED_NAMES = {"cet", "eet", "est", "hst", "met", "mst", "wet"}
+"""IANA names that look like abbreviations: nobody who wrote another one means them."""
+
+
 class Pass(IntEnum):
     """Which reading of the wall clock a segment is."""
 
@@ -217,6 +253,8 @@ def release_year() -> int:
 
 
 def _suggestion(name: str) -> str:
+    if (zone := ABBREVIATIONS.get(name.upper())) is not None:
+        return f"an abbreviation can mean several zones; name the one that you mean, such as {zone}"
     if len(name) > MAX_NAME or "+" in name:  # an offset such as UTC+1 is not a zone
         return "a name such as Europe/Stockholm is expected"
     from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
@@ -226,5 +264,5 @@ def _suggestion(name: str) -> str:
     by_city = {folded.rpartition("/")[2]: known for folded, known in by_fold.items()}
     if lookup in by_city:
         return f"did you mean {by_city[lookup]}?"
-    near = get_close_matches(lookup, by_fold, n=1, cutoff=0.7)
+    near = get_close_matches(lookup, by_fold.keys() - FIXED_NAMES, n=1, cutoff=0.7)
     return f"did you mean {by_fold[near[0]]}?" if near else "a name such as Europe/Stockholm is expected"

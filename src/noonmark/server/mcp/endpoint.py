@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import cache
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from anyio import CapacityLimiter
@@ -17,7 +18,7 @@ from starlette.responses import Response
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import InvalidRequest
 from noonmark.extras import require
-from noonmark.server.requests import read_body
+from noonmark.server.requests import JSON, read_body
 from noonmark.server.uploads import StreamHandler
 
 if TYPE_CHECKING:
@@ -43,6 +44,12 @@ async def _respond(request: Request, api_request: ApiRequest, settings: HttpSett
     body = await read_body(request, settings)
     if not body:
         raise InvalidRequest("there is no message; send one in JSON-RPC 2.0", field="body")
+    from noonmark.server.mcp.messages import refusal  # noqa: PLC0415 - see `_server`
+
+    if (error := refusal(body)) is not None:
+        return Response(
+            error.model_dump_json(exclude_unset=True), HTTPStatus.BAD_REQUEST, {"Cache-Control": "no-store"}, JSON
+        )
     request.scope["state"][_REQUEST] = replace(api_request, caller=replace(api_request.caller, source="mcp"))
     return _McpResponse(body, settings.max_body)
 

@@ -28,6 +28,7 @@ from mcp_types import (
 from noonmark.core.errors import NoonmarkError
 from noonmark.operations import tools
 from noonmark.operations.errors import error_document, tool_code
+from noonmark.server.mcp.messages import name_problems
 from noonmark.targets.agent.skills import companion_skill
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class ToolServer:
 
     def make(self) -> Server[Any]:
         """The server of the library."""
-        return Server(
+        server = Server[Any](
             NAME,
             version=version("noonmark"),
             title="Noonmark",
@@ -83,6 +84,8 @@ class ToolServer:
             on_list_resources=self._list_resources,
             on_read_resource=self._read_resource,
         )
+        server.middleware.append(name_problems)
+        return server
 
     async def _perform(self, context: Context, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         perform = self._performer(context)
