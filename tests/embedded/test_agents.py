@@ -60,6 +60,30 @@ def test_a_session_is_created_spoken_to_archived_and_deleted(scheduler):
         scheduler.session("desk")
 
 
+def prompting(text, **target):
+    """The target of a step: a prompt to a session that is created for it."""
+    action = {"type": "prompt", "prompt": text}
+    target = {"type": "materialize_on_demand_session", "create": {"model": "test", "system_prompt": text}, **target}
+    return {"target_kind": "session", **target, "action": action}
+
+
+def test_each_step_of_each_run_of_a_workflow_has_a_session_of_its_own(scheduler):
+    chosen = prompting("Keep.", bound_session_id="journal")
+    steps = [{"id": "one", "target": prompting("One.")}, {"id": "two", "target": prompting("Two.")}]
+    flow = scheduler.workflow("flow", steps=[*steps, {"id": "kept", "target": chosen}])
+    for _ in range(2):
+        assert flow.run()["two"]["text"] == ANSWER
+    sessions = {one.session_id: one for one in scheduler.sessions()}
+    assert len(scheduler.session_messages("journal")) == 4, "a step may name a session that goes on"
+    del sessions["journal"]
+    assert {one.schedule_id for one in sessions.values()} == {None}
+    assert sorted(one.system_prompt for one in sessions.values()) == ["One.", "One.", "Two.", "Two."]
+    for session_id, session in sessions.items():
+        said = scheduler.session_messages(session_id)
+        assert [one.text for one in said] == [session.system_prompt, ANSWER]
+        scheduler.delete_session(session_id)
+
+
 @pytest.mark.parametrize(
     ("agents", "is_known"),
     [

@@ -10,6 +10,7 @@ from noonmark.core.agents.session import Session, SessionState, turn_key
 from noonmark.core.api_key import session_scopes
 from noonmark.core.budgets.spend import to_dollars
 from noonmark.core.errors import Conflict, InvalidRequest, KeyReused, NotAllowed, NotFound, QuotaExceeded
+from noonmark.core.ids import visible_id
 from noonmark.core.json_values import identifier, text_of
 from noonmark.core.occurrence import Overrides
 from noonmark.core.quotas import Resource
@@ -291,7 +292,7 @@ def session_document(session: Session) -> dict[str, Any]:
         **_FIELDS,
         **session.spec.to_document(),
         "tool_access_policy": None if policy is None else policy.to_document(),
-        "schedule_id": session.schedule_id,
+        "schedule_id": None if session.schedule_id is None else visible_id(session.schedule_id),
         "mob_id": session.mob_id,
         "member_id": session.member_id,
         "role": session.role,

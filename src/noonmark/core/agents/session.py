@@ -101,6 +101,9 @@ class Mob:
     updated: Micros = 0
 
 
+STEP = "step:"
+
+
 def member_session(mob_id: str, member_id: str) -> str:
     """The id of the session of a member of a mob."""
     return f"mob:{mob_id}:{member_id}"
@@ -114,6 +117,11 @@ def schedule_session(uid: str) -> str:
 def task_session(schedule_id: str, occurrence_id: str) -> str:
     """The id of the session of one task."""
     return f"schedule:{schedule_id}:{occurrence_id}"
+
+
+def step_session(occurrence_id: str) -> str:
+    """The id of the session that one step of one workflow run creates on demand."""
+    return f"{STEP}{occurrence_id}"
 
 
 def turn_key(session_id: str) -> str:

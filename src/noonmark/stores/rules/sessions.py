@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from noonmark.core.agents.session import Role, SessionState
-from noonmark.core.ids import stored_id
+from noonmark.core.agents.session import STEP, Role, SessionState
+from noonmark.core.ids import carries_steps, stored_id
 from noonmark.ports.workflows import UsedKind
 from noonmark.stores.rules import budgets
 from noonmark.stores.rules.records import DELIVERING
@@ -163,8 +163,11 @@ def delete_mob(uow: UnitOfWork, tenant: str, mob_id: str) -> list[str] | None:
 
 
 def is_of_task(session: Session) -> bool:
-    """Whether a session was made for one task, and ends with it."""
-    return session.schedule_id is not None and session.session_id.startswith(TASK.format(session.schedule_id))
+    """Whether a session was made for one task or for one step of a workflow run, and ends with it."""
+    session_id, schedule_id = session.session_id, session.schedule_id
+    if schedule_id is None:
+        return False
+    return session_id.startswith(STEP if carries_steps(schedule_id) else TASK.format(schedule_id))
 
 
 def message_bytes(message: Message) -> int:

@@ -13,6 +13,7 @@ from noonmark.core.agents.session import member_session, schedule_session, task_
 from noonmark.core.agents.turns import spoken_session
 from noonmark.core.budgets.budget import Reservation
 from noonmark.core.budgets.spend import Amount
+from noonmark.core.ids import HIDDEN
 from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.mob import MobForkTarget, MobMemberTarget, MobSpawnTarget
 from noonmark.core.targets.session import (
@@ -121,7 +122,7 @@ class FirstCalls:
                 session_id, spec = member_session(target.mob_id, target.member_id), SessionSpec(model="")
                 action = PromptAction(prompt=target.prompt)
             case TaskTarget():
-                session_id = task_session(schedule.schedule_id, occurrence.id)
+                session_id = task_session(schedule.schedule_id.removeprefix(HIDDEN), occurrence.id)
                 spec = SessionSpec(model=str(target.context.get("model") or ""))
                 return session_id, spec, PromptAction(prompt=target.query), 0
             case _:

@@ -7,10 +7,12 @@ step is a child occurrence of a hidden schedule, which any node may deliver; its
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from noonmark.core.agents.session import step_session
+from noonmark.core.agents.turns import agent_target
 from noonmark.core.frozen import evolve
-from noonmark.core.ids import manual, step_occurrence_id
+from noonmark.core.ids import manual, occurrence_id, step_occurrence_id
 from noonmark.core.instants import SECOND
 from noonmark.core.interruption import interrupted_at
 from noonmark.core.lifecycle import Phase
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from noonmark.core.policies.window import Window
     from noonmark.core.schedule import Schedule
     from noonmark.core.targets import Target
+    from noonmark.core.targets.session import OnDemandSessionTarget
     from noonmark.core.workflows.run import StepRecord, WorkflowRun
     from noonmark.core.workflows.steps import Step
     from noonmark.ports.store import Store
@@ -113,6 +116,10 @@ def child_occurrence(  # noqa: PLR0913 - likewise
     if isinstance(target, HttpTarget) and step.timeout is not None and target.completion_timeout is None:
         # The receiver that accepts the work has no longer for it than one that answers.
         target = replace(target, completion_timeout=step.timeout)
+    origin = manual(f"undo:{place}" if undoes else place)
+    if _creates_session(target):
+        # All steps of a workflow share its hidden schedule, and a conversation is about one of them in one run.
+        target = replace(target, bound_session_id=step_session(occurrence_id(schedule.uid, origin, now)))
     overrides = Overrides(
         overlap_policy=SIDE_BY_SIDE,
         target=target,
@@ -121,10 +128,14 @@ def child_occurrence(  # noqa: PLR0913 - likewise
         window=None if undoes else _rest_of_window(parent, now),
         parent=Parent(occurrence_id=run_occurrence.id, step_id=step.id, index=record.index, depth=depth),
     )
-    child = plan_occurrence(
-        schedule, now, now, origin=manual(f"undo:{place}" if undoes else place), overrides=overrides
-    )
+    child = plan_occurrence(schedule, now, now, origin=origin, overrides=overrides)
     return replace(child, route=target.route)
+
+
+def _creates_session(target: Target) -> bool:
+    agent = agent_target(target)
+    is_on_demand = agent is not None and agent.type == "materialize_on_demand_session"
+    return is_on_demand and cast("OnDemandSessionTarget", agent).bound_session_id is None
 
 
 def _rest_of_window(parent: Assignment, now: Micros) -> Window | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import Busy
-from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session, task_session
+from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session, step_session, task_session
 from noonmark.core.agents.turns import turn_limits
 from noonmark.core.api_key import Scope
 from noonmark.core.budgets.budget import Reservation, Reserved
@@ -429,6 +429,17 @@ def sessions_of_ended_tasks_are_pruned(bench: Bench) -> None:
     assert store.prune_sessions(before=bench.now + 1, max_bytes=LARGE, limit=1) == 1
     assert store.prune_sessions(before=bench.now + 1, max_bytes=LARGE, limit=9) == 1
     assert [one.session_id for one in store.sessions("acme", 9)] == [f"schedule:{schedule.uid}"]
+
+
+@case
+def sessions_of_ended_steps_are_pruned(bench: Bench) -> None:
+    store = bench.store
+    steps = replace(DESK, schedule_id="~steps:etl")
+    store.put_session(replace(steps, session_id=step_session("occ_1")))
+    store.put_session(replace(steps, session_id="chosen"))
+    store.put_session(replace(DESK, session_id=step_session("of a schedule"), schedule_id="daily"))
+    assert store.prune_sessions(before=bench.now + 1, max_bytes=LARGE, limit=9) == 1
+    assert {one.session_id for one in store.sessions("acme", 9)} == {"chosen", "step:of a schedule"}
 
 
 @case
