@@ -327,12 +327,17 @@ def make_model_check(
         from noonmark.targets.agent.model_names import model_name
         from noonmark.targets.agent.settings import EMBEDDED
 
+        if host != EMBEDDED or remote is not None or named in own:
+            return None
         try:
-            if host == EMBEDDED and remote is None and named not in own:
-                model_name(named, provider)
+            name = model_name(named, provider)
         except ValueError as error:
             return str(error)
-        return None
+        if name.is_free:
+            return None
+        from noonmark.targets.agent.models import provider_problem
+
+        return provider_problem(name)
 
     return problem
 

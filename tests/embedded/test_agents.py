@@ -21,6 +21,7 @@ from noonmark import (
 )
 from noonmark.core.errors import InvalidRequest
 from noonmark.operations.table import perform
+from tests.cli.runner import call
 from tests.operations.harness import LOCAL
 
 ANSWER = "success (no tool calls)"
@@ -100,6 +101,7 @@ def test_a_model_that_is_unknown_is_refused_or_warned_of(agents, is_known):
         session | {"create": {"model": "tset"}},
         {"target_kind": "task", "query": "Go.", "context": {"model": "tset"}},
     ]
+    unknown = {"target_kind": "task", "query": "Go.", "context": {"model": "opnai:gpt-9"}}
     members = [{"member_id": "one", "model": "test"}, {"member_id": "two", "model": "tset"}]
     with Scheduler("memory://", agents=agents) as scheduler:
         scheduler.stop()
@@ -123,7 +125,23 @@ def test_a_model_that_is_unknown_is_refused_or_warned_of(agents, is_known):
             scheduler.create_session(model="tset")
         with pytest.raises(InvalidRequest, match=r"members\[1\].model: the model 'tset' has no provider"):
             scheduler.create_mob("crew", members)
-        assert len(scheduler.sessions()) == 3
+        warned = perform(service, LOCAL, "schedule/create", {"trigger": trigger, "target": unknown})["warnings"]
+        assert any('the provider "opnai" of the model "opnai:gpt-9" is unknown' in one for one in warned)
+        with pytest.raises(InvalidRequest, match='model: the provider "opnai" of the model "opnai:gpt-9" is unknown'):
+            scheduler.create_session(model="opnai:gpt-9")
+        scheduler.create_session(model="groq:llama", session_id="package-of-another-node")
+        assert len(scheduler.sessions()) == 4
+
+
+@pytest.mark.parametrize(
+    ("model", "problem"), [("tset", "'tset' has no provider"), ("opnai:gpt-9", '"opnai" of the model')]
+)
+def test_a_default_model_that_is_unknown_is_refused(model, problem):
+    with pytest.raises(InvalidSchedule, match=f"agent_model: the .*{problem}"):
+        Scheduler(agents="embedded", agent_model=model)
+    done = call("serve", "--store", "memory://", "--agents", "embedded", "--agent-model", model)
+    assert (done.code, problem in done.err) == (2, True)
+    Scheduler(agents="https://agents.example.org", agent_model=model).close()
 
 
 def test_a_budget_keeps_a_session_from_spending_and_usage_is_reported(scheduler):

@@ -1674,7 +1674,11 @@ def _agent_settings(agents: str | AgentSettings | None, model: str | None) -> Ag
     elif not settings.host.startswith(("http://", "https://")):
         message = f"must be embedded, the URL of an agent host, or AgentSettings, not {settings.host!r}"
         raise InvalidSchedule(message, field="agents")
-    return settings if model is None else replace(settings, model=model)
+    settings = settings if model is None else replace(settings, model=model)
+    problem_of = make_model_check(settings.host, settings.remote, settings.models)
+    if settings.model is not None and (problem := problem_of(settings.model, None)) is not None:
+        raise InvalidSchedule(problem, field="agent_model")
+    return settings
 
 
 def _check_mcp_servers(settings: AgentSettings) -> None:

@@ -192,11 +192,14 @@ def agent_settings(loaded: LoadedSettings, session_tools: SessionTools) -> Agent
         require("agents", "running agents in this server (--agents embedded)")
         if settings.agent_mcp:
             require("mcp", "calling tools of MCP servers (--agent-mcp)")
+    model = settings.agent_model
+    if model is not None and (problem := make_model_check(host, remote)(model, None)) is not None:
+        raise loaded.error("agent_model", problem)
     return AgentSettings(
         host=host,
         remote=remote,
         instructions=make_instructions(settings.task_instructions),
-        model=settings.agent_model,
+        model=model,
         tools=_import_tools(loaded),
         schedule_tools=session_tools,
         mcp_servers=settings.agent_mcp,

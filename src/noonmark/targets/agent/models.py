@@ -12,6 +12,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers import infer_provider, infer_provider_class
 
+from noonmark.core.json_values import shown
 from noonmark.core.redaction import MASK, redact
 from noonmark.core.urls import parse_url
 from noonmark.targets.agent.model_names import TEST, ModelName, session_model
@@ -120,6 +121,21 @@ def _prefix(name: ModelName) -> str:
     prefix = name.full.partition(":")[0]
     base = os.environ.get("OPENAI_BASE_URL", "")
     return "openai-chat" if prefix == "openai" and base and not base.startswith(OPENAI_URL) else prefix
+
+
+def provider_problem(name: ModelName) -> str | None:
+    """Why no node can call a model; None if one can, although perhaps not this one."""
+    prefix = name.full.partition(":")[0]
+    try:
+        infer_provider_class(prefix)
+    except ImportError:
+        return None  # other nodes may have its package
+    except ValueError:
+        return (
+            f"the provider {shown(prefix)} of the model {shown(name.full)} is unknown; allowed are those of"
+            " pydantic-ai, such as openai, anthropic and google"
+        )
+    return None
 
 
 def _base_url(name: ModelName) -> str:

@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import Busy
-from noonmark.core.agents.session import Message, Mob, Role, Session, SessionState, member_session, step_session, task_session
+from noonmark.core.agents.session import (
+    Message,
+    Mob,
+    Role,
+    Session,
+    SessionState,
+    member_session,
+    step_session,
+    task_session,
+)
 from noonmark.core.agents.turns import turn_limits
 from noonmark.core.api_key import Scope
 from noonmark.core.budgets.budget import Reservation, Reserved
