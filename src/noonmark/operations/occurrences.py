@@ -21,7 +21,7 @@ from noonmark.core.quotas import Resource
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import Delivered, began, settle
 from noonmark.core.signatures import check_token, token_keys
-from noonmark.core.targets import AGENT_KINDS
+from noonmark.core.targets import AGENT_KINDS, AGENT_ROUTES
 from noonmark.core.triggers import EventTrigger
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.arguments import MAX_BACKFILL
@@ -321,6 +321,11 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
     if (words := engine_wait(service, occurrence)) is not None:
         document["why"] = words
+    elif occurrence.phase is Phase.DISPATCHING and occurrence.route in AGENT_ROUTES:
+        from noonmark.core.explain.occurrence import agent_wait  # noqa: PLC0415 - loads cron-descriptor
+
+        if (words := agent_wait(occurrence, service.store.occurrence_runs(occurrence.id))) is not None:
+            document["why"] = f"It is running: {words}."
     return document
 
 

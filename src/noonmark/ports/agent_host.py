@@ -10,6 +10,8 @@ from noonmark.core.budgets.budget import RunLimits
 from noonmark.ports.sessions import Turn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from noonmark.core.agents.session import Message, Session
     from noonmark.core.budgets.budget import WholeRun
     from noonmark.core.budgets.spend import Usage
@@ -61,6 +63,8 @@ class AgentTurn:
     is_approved: bool = False
     """Somebody has approved that it goes beyond soft limits."""
     traceparent: str | None = None
+    progress: Callable[[str], None] | None = field(default=None, compare=False, repr=False)
+    """Takes what the turn waits for, and an empty text when it goes on."""
 
     @property
     def turn(self) -> Turn:

@@ -14,9 +14,11 @@ from noonmark.core.instants import SECOND
 from noonmark.core.targets.mob import ToolAccess, ToolAccessPolicy
 from noonmark.core.targets.session import SessionSpec
 from noonmark.embedded.declarations import OWNER
+from noonmark.operations.table import perform
 from noonmark.secret_cipher import fresh_key
 from noonmark.targets.agent.settings import ProviderLimit
 from tests.embedded.waiting import NEVER, eventually
+from tests.operations.harness import LOCAL
 from tests.servers.openai_server import KEY, OpenAIServer, Reply
 from tests.targets.agent.agent_rig import INPUT, OUTPUT, AgentRig
 
@@ -320,6 +322,34 @@ def test_a_pause_stops_a_turn_at_its_next_step(make_rig):
     assert (run.usage.model_calls, str(agent.session(job).state)) == (1, "suspended")
     agent.server.script.append(Reply("by hand"))
     assert agent.run(job)[0] == "completed"
+
+
+@pytest.mark.parametrize("cause", ["soft budget", "provider"])
+def test_a_run_says_what_its_call_waits_for(make_rig, cause):
+    waits = {
+        "soft budget": "calls are slowed down near the limit of a budget, and beyond a soft one",
+        "provider": "openai could not answer, and is asked again",
+    }
+    agent = make_rig(Reply(status=429, retry_after=2), Reply("fine"))
+    if cause == "soft budget":
+        user = {"tenant": OWNER.tenant, "scope": BudgetScope.USER, "scope_id": OWNER.user, "period": Period.DAY}
+        agent.store.put_budget(Budget(**user, max_tokens=1, hard=False))
+    job = agent.schedule()
+    occurrence, service = agent.begin(job), agent.scheduler._service()
+
+    def words():
+        return perform(service, LOCAL, "occurrence/get", {"occurrence_id": occurrence})["why"] or ""
+
+    eventually(lambda: words().startswith("It is running: it waits until "))
+    assert words().endswith(f"Z: {waits[cause]}.")
+    assert f"; it waits until {words().partition(' until ')[2].rstrip('.')}" in agent.scheduler.explain(job).summary
+    [run] = agent.scheduler.runs(job)
+    assert run.progress.message.endswith(waits[cause])
+    if cause == "soft budget":
+        assert agent.stop(occurrence) == "cancelled"
+        return
+    assert str(agent.ended(occurrence).phase) == "completed"
+    assert "waits" not in agent.scheduler.explain(job).summary
 
 
 def test_a_provider_that_fails_again_and_again_is_left_alone_for_a_while(make_rig):

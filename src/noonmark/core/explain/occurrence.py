@@ -17,6 +17,7 @@ from noonmark.core.interruption import PINGED, is_begun, is_unpinged
 from noonmark.core.lifecycle import FINAL, LIVE, Phase, SchedulePhase
 from noonmark.core.occurrence import in_force
 from noonmark.core.reasons import Reason
+from noonmark.core.targets import AGENT_ROUTES
 from noonmark.core.triggers import EventTrigger
 
 if TYPE_CHECKING:
@@ -89,7 +90,16 @@ def _clause(case: Case, at: Standing) -> str:
     since = "" if row.started is None else f" at {instant_words(max(row.started, row.due))}"
     why = "" if row.stop is None else halted(case) if row.stop is Reason.HALTED else plain(row.stop)
     stop = why and f"; it was asked to stop: {why}"
-    return f"{node(row.node)} started attempt {attempts(case)}{since}{stop}"
+    waits = "" if (message := agent_wait(row, case.runs)) is None else f"; {message}"
+    return f"{node(row.node)} started attempt {attempts(case)}{since}{stop}{waits}"
+
+
+def agent_wait(occurrence: Occurrence, runs: Sequence[Run]) -> str | None:
+    """What a running turn of an agent waits for; None if it does not wait."""
+    if occurrence.phase is not Phase.DISPATCHING or occurrence.route not in AGENT_ROUTES:
+        return None
+    progress = next((run.progress for run in runs if run.attempt == occurrence.attempt and run.ended is None), None)
+    return None if progress is None else progress.message or None
 
 
 def explain_occurrence(  # noqa: PLR0913 - each is what was read about it

@@ -28,7 +28,7 @@ from pydantic_ai.exceptions import (
 from noonmark.core.agents.bounds import text_tokens
 from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.spend import Amount, Usage
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, to_text
 from noonmark.targets.agent.first_call import first_call_id
 from noonmark.targets.agent.models import key_variable
 from noonmark.targets.loop_runner import pause
@@ -55,6 +55,8 @@ MAX_LOST = 3
 FIRST_WAIT, MAX_WAIT = SECOND // 2, 60 * SECOND
 """How long to wait for a provider that does not say, and at the most where it does."""
 MAX_ERROR = 1_000
+SAID_FROM: Micros = SECOND
+"""From which length on a run says that it waits, and for what."""
 
 
 class CallRefused(Exception):
@@ -165,7 +167,7 @@ class ModelCalls:
                 if verdict is _Verdict.LOST:
                     call_id = self._next_id()
             waits += 1
-            await pause(wait)
+            await self._wait(wait, f"{self._model.name.provider} could not answer, and is asked again")
 
     async def _ask(self, request: Request) -> ModelResponse:
         if self._is_closed:
@@ -216,7 +218,9 @@ class ModelCalls:
                 reserving.cancel()
                 raise
             if not isinstance(reserved, Refused):
-                await pause(reserved.delay)
+                await self._wait(
+                    reserved.delay, "calls are slowed down near the limit of a budget, and beyond a soft one"
+                )
                 return
             self.unmade = None
             if reserved.what == "breaker" and reserved.resets_at is not None:
@@ -231,7 +235,18 @@ class ModelCalls:
         if (deadline := self._turn.limits.deadline) is not None and self._now() + wait >= deadline:
             what = "the provider failed too often in a row, so it is not asked for a while"
             raise CallFailed(what, what, retry_after=wait)
-        await pause(wait)
+        await self._wait(wait, "the provider failed too often in a row")
+
+    async def _wait(self, wait: Micros, why: str) -> None:
+        """Let the call wait, and say so if it takes longer than anyone would take for the model."""
+        if wait < SAID_FROM or self._turn.progress is None:
+            await pause(wait)
+            return
+        self._turn.progress(f"it waits until {to_text(self._now() + wait)}: {why}")
+        try:
+            await pause(wait)
+        finally:
+            self._turn.progress("")
 
     async def _take_share(self, tokens: int) -> None:
         """Wait until the limits of the provider, which the nodes share, have room for the call."""
@@ -244,7 +259,8 @@ class ModelCalls:
                 wanted -= taken.granted
                 if wanted <= 0:
                     break
-                await pause(min(5 * SECOND, max(taken.wait, wanted * limit.cost)))
+                wait = min(5 * SECOND, max(taken.wait, wanted * limit.cost))
+                await self._wait(wait, f"the limit of {self._model.name.provider} has no room ({what})")
 
     async def _note_failure(self, call_id: str, verdict: _Verdict) -> None:
         """Give back what was certainly not used; count a failure of the provider."""

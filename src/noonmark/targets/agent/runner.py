@@ -17,6 +17,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.targets.accepted_work import AcceptedWork
 from noonmark.targets.agent.resolve import Missing, resolve
+from noonmark.targets.function.runner import report_progress
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
 from noonmark.targets.outcomes import cut_off, stopped, undeliverable
 from noonmark.targets.serialization import error_summary
@@ -86,7 +87,7 @@ class AgentRunner(LoopRunner):
         left = None if ends is None else max(0, ends - self._now()) / SECOND
         try:
             async with asyncio.timeout(left):
-                result = await host.deliver(turn)
+                result = await host.deliver(replace(turn, progress=partial(self._say, assignment)))
         except TimeoutError:
             return await self._interrupted(host, turn, self._timed_out(assignment, ends or self._now()))
         except asyncio.CancelledError:
@@ -99,6 +100,9 @@ class AgentRunner(LoopRunner):
         if result.outcome is not Outcome.LEASE_LOST:
             await self._dismiss(turn)
         return self._delivered(assignment, turn, result)
+
+    def _say(self, assignment: Assignment, message: str) -> None:
+        report_progress(assignment, self._report, {"fraction": 0, "message": message})
 
     async def _interrupted(self, host: AgentHost, turn: AgentTurn, delivered: Delivered) -> Delivered:
         """End a turn that was cut off, and say what it has used."""
