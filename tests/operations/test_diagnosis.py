@@ -7,7 +7,7 @@ import pytest
 from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
-from noonmark.operations.diagnosis import Check, Clocks, Conflict, Disk, Facts, judge, overall
+from noonmark.operations.diagnosis import Check, Clocks, Conflict, Disk, EngineState, Facts, judge, overall
 from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.table import perform
 from noonmark.ports.records import Condition, Damaged, Heartbeat, NodeRecord, OccurrenceGroup, Workload
@@ -55,6 +55,10 @@ def clock(**changes):
 
 def disk(megabytes):
     return replace(SOUND, disks=[Disk(what="the store", path="/data", free=megabytes * MB)])
+
+
+def engine(**state):
+    return replace(SOUND, engine=EngineState(server="engine.local:7233", **state))
 
 
 TABLE = [
@@ -112,6 +116,10 @@ TABLE = [
     (disk(1_024), "disk", "ok", "1,024 MB free for the store (/data)"),
     (disk(1_023), "disk", "warning", "1,023 MB free"),
     (disk(127), "disk", "problem", "127 MB free"),
+    (engine(), "engine", "ok", "engine.local:7233 has answered, and no route lacks a worker"),
+    (engine(problem="it did not answer", unserved=["http"]), "engine", "problem", "it did not answer"),
+    (engine(unserved=["http", "mob"], orphans=1), "engine", "problem", "no worker delivers http, mob"),
+    (engine(orphans=2), "engine", "warning", "2 workflows or occurrences are without their counterpart"),
     (replace(SOUND, conflicts=[]), "settings", "ok", "none contradicts another"),
     (replace(SOUND, conflicts=[Conflict(sentence="a and b", advice="Drop a")]), "settings", "warning", "a and b"),
     (replace(SOUND, conflicts=[Conflict(sentence="x", advice="y", status="problem")]), "settings", "problem", "x"),

@@ -115,3 +115,16 @@ def test_unclaimed_due_work_is_reported(server):
     finally:
         locked.close()
     ready(server)
+
+
+def test_the_doctor_says_that_the_engine_does_not_answer(tmp_path):
+    engine = ("--engine", "temporal://127.0.0.1:1/default", "--engine-routes", "command")
+    with serving(tmp_path, *engine) as server:
+
+        def problem():
+            checks = {check["check"]: check for check in server.get("/doctor").json["checks"]}
+            return checks["engine"]["status"] == "problem" and checks["engine"]
+
+        assert eventually(problem)["detail"] == "the engine at 127.0.0.1:1 did not answer: UNAVAILABLE"
+    with serving(tmp_path) as server:
+        assert "engine" not in {check["check"] for check in server.get("/doctor").json["checks"]}

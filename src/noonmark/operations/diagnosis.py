@@ -53,6 +53,19 @@ class Conflict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EngineState:
+    """What a node has last seen of its engine."""
+
+    server: str
+    problem: str | None = None
+    """Why it does not answer."""
+    unserved: Sequence[str] = ()
+    """Routes that no worker delivers."""
+    orphans: int = 0
+    """Workflows without an occurrence, and occurrences without a workflow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """The result of one check."""
 
@@ -102,6 +115,8 @@ class Facts:
     disks: Sequence[Disk] = ()
     conflicts: Sequence[Conflict] | None = None
     """None where there is no server, and so no settings."""
+    engine: EngineState | None = None
+    """None without an engine, and where no node knows it."""
 
 
 def judge(facts: Facts) -> list[Check]:
@@ -119,6 +134,8 @@ def judge(facts: Facts) -> list[Check]:
             _lag(facts, now),
             _overdue(facts, now),
         ]
+    if facts.engine is not None:
+        checks.append(_engine(facts.engine))
     if facts.disks:
         checks.append(_disk(facts.disks))
     if facts.conflicts is not None:
@@ -370,6 +387,31 @@ def _disk(disks: Sequence[Disk]) -> Check:
         sentence=sentence,
         advice=f"Free space on the file system of {least.path}, or keep less: --keep-days, --upload-quota-bytes",
     )
+
+
+def _engine(engine: EngineState) -> Check:
+    if engine.problem is not None:
+        return Check(
+            name="engine",
+            status=PROBLEM,
+            sentence=engine.problem,
+            advice="What it carries out waits for it; see its own log, and `noonmark engine check`",
+        )
+    if engine.unserved:
+        return Check(
+            name="engine",
+            status=PROBLEM,
+            sentence=f"no worker delivers {_named(engine.unserved)}",
+            advice=f"Start one: noonmark temporal-worker --routes {engine.unserved[0]}",
+        )
+    if engine.orphans:
+        return Check(
+            name="engine",
+            status=WARNING,
+            sentence=f"{engine.orphans} workflows or occurrences are without their counterpart",
+            advice="`noonmark engine check` lists them, and ends them with --end-orphans",
+        )
+    return Check(name="engine", sentence=f"{engine.server} has answered, and no route lacks a worker")
 
 
 def _settings(conflicts: Sequence[Conflict]) -> Check:

@@ -75,7 +75,9 @@ def examine(service: Service, caller: Caller, arguments: DoctorRequest) -> dict[
 def _gather(service: Service, most: int) -> Facts:
     """Read what the checks judge. Of a store with another schema, nothing but its condition is read."""
     store = service.store
-    facts = Facts(condition=store.condition(), disks=service.disks(), conflicts=service.conflicts)
+    facts = Facts(
+        condition=store.condition(), disks=service.disks(), conflicts=service.conflicts, engine=service.engine_state()
+    )
     if facts.condition.schema != facts.condition.expected_schema:
         return facts
     rows, damaged, is_complete = _rows(store, most)

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.permissions import TargetPermissions
     from noonmark.core.targets.session import Provider
     from noonmark.operations.diagnosis import Conflict as SettingConflict
-    from noonmark.operations.diagnosis import Disk
+    from noonmark.operations.diagnosis import Disk, EngineState
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.models.arguments import AuditQuery, RevisionQuery
     from noonmark.ports.changes import Change
@@ -152,6 +152,8 @@ class Service:
     """Whether a route is delivered by workers of an engine, and there is none, as far as it is known."""
     engine_problem: Callable[[str], str | None] = field(default=lambda _route: None)
     """Why the engine that carries out a route does not answer; None if it does, or if there is none."""
+    engine_state: Callable[[], EngineState | None] = field(default=lambda: None)
+    """What this process has last seen of its engine; None if it has none."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
     pinger: Pinger | None = None

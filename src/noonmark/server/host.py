@@ -22,6 +22,7 @@ from noonmark.core.rate_limit import parse_rate
 from noonmark.core.redaction import redact
 from noonmark.core.targets.egress import Guard
 from noonmark.embedded.worker import Worker
+from noonmark.operations.diagnosis import EngineState
 from noonmark.operations.key_cache import KeyCache
 from noonmark.operations.secrets import warn_of_unreadable
 from noonmark.operations.serializers import next_run
@@ -354,6 +355,7 @@ def _create_app(settings: Settings, components: _Components, http: HttpSettings)
         serves=lambda route: route in worker.routes(),
         lacks_workers=partial(_lacks_workers, components.engine),
         engine_problem=partial(_engine_problem, components.engine),
+        engine_state=partial(_engine_state, components.engine),
         key_cache=components.key_cache,
         pinger=worker.pinger,
         report=components.metrics.report,
@@ -396,6 +398,18 @@ def _lacks_workers(engine: EngineSettings | None, route: str) -> bool:
 
 def _engine_problem(engine: EngineSettings | None, route: str) -> str | None:
     return engine.counts.problem if engine is not None and route in engine.routes else None
+
+
+def _engine_state(engine: EngineSettings | None) -> EngineState | None:
+    if engine is None:
+        return None
+    counts = engine.counts
+    return EngineState(
+        server=engine.address.server,
+        problem=counts.problem,
+        unserved=sorted(counts.unserved),
+        orphans=sum(counts.orphans.values()),
+    )
 
 
 class _Server(uvicorn.Server):
