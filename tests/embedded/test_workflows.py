@@ -154,6 +154,14 @@ class TestRunning:
         with pytest.raises(KeyReused):
             either.run_workflow("once", {"x": 1}, key="monday")
 
+    def test_a_schedule_with_inputs_that_do_not_fit_is_refused(self, keeper):
+        workflow = keeper.workflow("letters", steps=STEPS)
+        refused = {"inputs.day: is required": None, "there is no such input": {"day": "a", "dya": "b"}}
+        for problem, inputs in refused.items():
+            with pytest.raises(InvalidRequest, match=problem):
+                workflow.schedule(trigger=NEVER, inputs=inputs)
+        assert keeper.list_jobs() == []
+
     def test_a_schedule_runs_it(self, keeper):
         workflow = keeper.workflow("letters", steps=STEPS)
         job = workflow.schedule(trigger=NEVER, inputs={"day": "a", "count": 2}, timeout=60)

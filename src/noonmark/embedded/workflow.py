@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Unpack
 
 from noonmark.core.errors import InvalidWorkflow
-from noonmark.core.workflows.definition import parse_definition
+from noonmark.core.workflows.definition import check_inputs, parse_definition
 from noonmark.embedded.step_functions import DefinitionBuilder, options_of, steps_of_class, steps_of_list
 
 if TYPE_CHECKING:
@@ -74,10 +74,12 @@ class Workflow:
         """Create a schedule that runs its newest version with these inputs, and return the id of the schedule.
 
         The options are those of `Scheduler.schedule`. The schedule has the name of the workflow, unless another is
-        given.
+        given. Inputs that do not fit are refused, as in `run`.
         """
+        given = dict(inputs or {})
+        check_inputs(self._declared.definition, given)
         self._version_of(self._declared)
-        target = {"target_kind": "workflow", "workflow_id": self.workflow_id, "inputs": dict(inputs or {})}
+        target = {"target_kind": "workflow", "workflow_id": self.workflow_id, "inputs": given}
         return self._schedule(target, {"name": self.workflow_id, **options})
 
     def __getattr__(self, name: str) -> Any:
