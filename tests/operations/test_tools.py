@@ -12,6 +12,7 @@ from noonmark.core.instants import SECOND, parse_instant
 from noonmark.operations import tool_texts, tools
 from noonmark.operations.errors import STATUS, tool_code
 from noonmark.operations.table import OPERATIONS
+from noonmark.ports.records import Heartbeat
 from tests.operations.harness import FOREIGN, LOCAL, REPORT, START, Harness
 
 NOW = parse_instant("2026-03-01T12:00:00Z")
@@ -95,8 +96,20 @@ def test_a_created_schedule_is_told_with_its_next_fires_and_traps(call):
     assert warned
     assert warned[0].startswith("Warning: ")
     preview = call.text("schedule_preview", trigger={**NINE, "expression": "30 2 * * *"})
-    assert "- Mon 2026-03-02 02:30 Europe/Stockholm (in 13 h)" in preview
+    assert "- Mon 2026-03-02 02:30 Europe/Stockholm (in 14 h)" in preview
     assert "Warning: on 2026-03-29 there is no 02:30 in Europe/Stockholm" in preview
+
+
+def test_an_agent_is_told_that_nothing_runs_without_a_node(call):
+    warning = f"Warning: {tools.NO_NODE}"
+    created = call.create()
+    assert warning in call.text("schedule_update", schedule_id=created["schedule_id"], name="morning")
+    assert created["warnings"][-1] == tools.NO_NODE
+    call.text("schedule_pause", schedule_id=created["schedule_id"])
+    assert warning in call.text("schedule_resume", schedule_id=created["schedule_id"])
+    store = call.harness.service.store
+    store.beat(Heartbeat(node="node", lease=60 * SECOND), now=store.clock())
+    assert warning not in call.text("schedule_update", schedule_id=created["schedule_id"], name="evening")
 
 
 def test_an_agent_is_told_when_its_schedule_ends(call):
@@ -232,7 +245,15 @@ def test_the_numbers_of_errors_are_four():
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(5, "in 5 s"), (-5, "5 s ago"), (600, "in 10 min"), (50_400, "in 14 h"), (864_000, "in 10 d")],
+    [
+        (5, "in 5 s"),
+        (-5, "5 s ago"),
+        (299, "in 5 min"),
+        (600, "in 10 min"),
+        (50_400, "in 14 h"),
+        (863_999, "in 10 d"),
+        (864_000, "in 10 d"),
+    ],
 )
 def test_distances_in_time(seconds, words):
     instant = START.timestamp() + seconds

@@ -98,12 +98,9 @@ def to_words(micros: Micros, zone: str, now: Micros) -> str:
 
 def _relative(distance: Micros) -> str:
     seconds = abs(distance) // SECOND
-    for most, size, unit in ((120, 1, "s"), (7_200, 60, "min"), (2 * DAY_SECONDS, 3_600, "h")):
-        if seconds < most:
-            words = f"{seconds // size} {unit}"
-            break
-    else:
-        words = f"{seconds // DAY_SECONDS:,} d"
+    units = ((120, 1, "s"), (7_200, 60, "min"), (2 * DAY_SECONDS, 3_600, "h"))
+    size, unit = next(((size, unit) for most, size, unit in units if seconds < most), (DAY_SECONDS, "d"))
+    words = f"{(seconds + size // 2) // size:,} {unit}"
     return f"in {words}" if distance >= 0 else f"{words} ago"
 
 

@@ -57,6 +57,9 @@ this session, where there is one;
 {"target_kind": "workflow", "workflow_id": ".."}; {"target_kind": "function", "function": ".."};
 {"target_kind": "event", "event_type": ".."}; {"target_kind": "mob", "type": "member", "mob_id": "..", "member_id": \
 "..", "action": {"type": "send", "content": ".."}}."""
+STARTING = frozenset({"schedule/create", "schedule/update", "schedule/resume"})
+"""Operations after which an agent expects that something runs."""
+NO_NODE = "no node is alive on this store: nothing runs until a server or a program uses it"
 CURRENT = "current_session"
 """The type of a session target that stands for the session of the caller."""
 TARGET_KINDS = ("session", "task", "http", "workflow", "function", "event", "mob", "bundle", "ping")
@@ -298,7 +301,10 @@ def call_tool(service: Service, caller: Caller, arguments: ToolCall) -> dict[str
     read = read_arguments(tool, given)
     if isinstance(read.get("target"), dict):
         read["target"] = _resolved_target(caller, read["target"])
-    return ToolResult(tool_texts.capped(perform(service, caller, tool.operation, read)))
+    answer = perform(service, caller, tool.operation, read)
+    if tool.operation in STARTING and not any(node.is_alive for node in service.store.nodes()):
+        answer = {**answer, "warnings": [*answer["warnings"], NO_NODE]}
+    return ToolResult(tool_texts.capped(answer))
 
 
 def _resolved_target(caller: Caller, target: dict[str, Any]) -> dict[str, Any]:
