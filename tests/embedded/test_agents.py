@@ -11,6 +11,7 @@ from noonmark import (
     AsyncScheduler,
     Budget,
     Conflict,
+    IntervalTrigger,
     InvalidSchedule,
     Message,
     NotFound,
@@ -142,6 +143,26 @@ def test_a_default_model_that_is_unknown_is_refused(model, problem):
     done = call("serve", "--store", "memory://", "--agents", "embedded", "--agent-model", model)
     assert (done.code, problem in done.err) == (2, True)
     Scheduler(agents="https://agents.example.org", agent_model=model).close()
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ({"target_kind": "task", "query": "Go."}, 'task cannot be run here: .* agents="embedded"'),
+        ({"target_kind": "bundle", "bundle_id": "b"}, "bundle cannot be run here: .* allow_bundles=True"),
+    ],
+)
+def test_a_scheduler_without_agents_or_bundles_says_so(target, words):
+    plain = Scheduler()
+    job = plain.schedule(target, name="job", trigger=IntervalTrigger(3_600))
+    with pytest.raises(Conflict, match=words):
+        plain.run_now(job)
+    plain.close()
+
+
+def test_a_tool_must_be_callable(scheduler):
+    with pytest.raises(InvalidSchedule, match="func: must be callable, not int"):
+        scheduler.agent_tool(5)
 
 
 def test_a_budget_keeps_a_session_from_spending_and_usage_is_reported(scheduler):

@@ -18,6 +18,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.policies.options import as_document
 from noonmark.core.policies.overlap import read_overlap
 from noonmark.core.reasons import Reason, reason_sentence
+from noonmark.core.targets import AGENT_ROUTES, BundleTarget
 from noonmark.core.targets.session import SessionTarget
 from noonmark.embedded.arguments import POLL_SECONDS
 from noonmark.operations import schedule_edits
@@ -183,10 +184,18 @@ def _check_function(runtime: Runtime, schedule: Schedule) -> None:
     route = schedule.declaration.target.route
     runtime.target.adopt([route])
     if route not in runtime.target.routes():
-        raise Conflict(
-            f"{route} cannot be run here: this process has no such function and cannot import it; register it with "
-            "register_function, or start() and let another process run it"
-        )
+        raise not_here(route)
+
+
+def not_here(route: str) -> Conflict:
+    """The error for a target that this process cannot run."""
+    if route in AGENT_ROUTES:
+        why = 'this scheduler has no agents; create it with agents="embedded"'
+    elif route.partition(":")[0] == BundleTarget.kind:
+        why = "this scheduler runs no bundles; create it with allow_bundles=True"
+    else:
+        why = "this process has no such function and cannot import it; register it with register_function"
+    return Conflict(f"{route} cannot be run here: {why}, or start() and let another process run it")
 
 
 def _overlap(overlap: Overlap | OverlapName | OverlapDocument | None) -> OverlapPolicy | None:

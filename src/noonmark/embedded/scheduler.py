@@ -711,6 +711,8 @@ class Scheduler:
             raise InvalidSchedule('needs a scheduler with agents="embedded"', field="agents")
         if func is None:
             return partial(self.agent_tool, name=name)
+        if not callable(func):
+            raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
         try:
             self._agents.tools.register(func, name)
         except ValueError as error:

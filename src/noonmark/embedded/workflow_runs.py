@@ -19,6 +19,7 @@ from noonmark.embedded.run_now import (
     any_runner,
     check_may_wait,
     exception_line,
+    not_here,
     served_routes,
     wait_for_end,
 )
@@ -243,10 +244,7 @@ def _check_served(runtime: Runtime, definition: Definition) -> None:
     runtime.target.adopt(definition.routes)
     missing = sorted(definition.routes - served_routes(runtime))
     if missing:
-        raise Conflict(
-            f"{missing[0]} cannot be run here: this process has no such function and cannot import it; register it"
-            " with register_function, or start() and let another process run it"
-        )
+        raise not_here(missing[0])
 
 
 def _check_time_passes(runtime: Runtime, run_id: str) -> None:
