@@ -241,7 +241,6 @@ class AsyncScheduler:
     def every(
         self,
         interval: float | timedelta | None = None,
-        /,
         *,
         seconds: float | timedelta = 0,
         minutes: float = 0,

@@ -380,7 +380,6 @@ class Scheduler:
     def every(
         self,
         interval: float | timedelta | None = None,
-        /,
         *,
         seconds: float | timedelta = 0,
         minutes: float = 0,
