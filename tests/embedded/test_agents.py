@@ -23,6 +23,7 @@ from noonmark import (
 from noonmark.core.errors import InvalidRequest
 from noonmark.operations.table import perform
 from tests.cli.runner import call
+from tests.embedded.waiting import eventually
 from tests.operations.harness import LOCAL
 
 ANSWER = "success (no tool calls)"
@@ -158,6 +159,18 @@ def test_a_scheduler_without_agents_or_bundles_says_so(target, words):
     with pytest.raises(Conflict, match=words):
         plain.run_now(job)
     plain.close()
+
+
+def test_an_approval_of_a_message_names_its_session(scheduler, tmp_path):
+    scheduler.create_session(session_id="desk")
+    scheduler.set_budget("session", "desk", period="day", max_tokens=1, hard=False, require_approval=True)
+    occurrence = scheduler.send_message("desk", "Hello?", wait=False)
+    scheduler.start()
+    listed = ("approval", "list", "--store", f"sqlite:///{tmp_path / 'agents.db'}", "--json")
+    [approval] = eventually(lambda: call(*listed).json["approvals"])
+    assert (approval["schedule_id"], approval["schedule_name"]) == (None, "session desk")
+    decided = call("approval", "deny", approval["approval_id"], *listed[2:4])
+    assert decided.out == f"Denied occurrence {occurrence} of session desk.\n"
 
 
 def test_a_tool_must_be_callable(scheduler):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import Conflict, NotAllowed, NotFound
-from noonmark.core.ids import is_hidden
+from noonmark.core.ids import is_hidden, shown_name
 from noonmark.core.occurrence import in_force
 from noonmark.core.targets import WorkflowTarget
 from noonmark.operations.history import ScheduleReader
@@ -92,11 +92,14 @@ class _Runs:
         """An approval."""
         schedule, workflow_id = self._of(approval)
         named = None if schedule is None or is_hidden(schedule.schedule_id) else schedule
+        name = None if named is None else named.declaration.name
+        if schedule is not None and named is None and workflow_id is None:
+            name = shown_name(schedule.schedule_id)
         return {
             "approval_id": approval.approval_id,
             "occurrence_id": approval.occurrence_id,
             "schedule_id": None if named is None else named.schedule_id,
-            "schedule_name": None if named is None else named.declaration.name,
+            "schedule_name": name,
             "workflow_run_id": approval.occurrence_id if approval.step_id else None,
             "workflow_id": workflow_id,
             "step_id": approval.step_id or None,

@@ -45,7 +45,8 @@ def deny(approval_id: ApprovalId, /, *, comment: Comment = None, connection: Con
 def _decide(verb: str, word: str, approval_id: str, comment: str | None, connection: Connection) -> None:
     with connect(connection) as remote:
         answer = remote.call(f"approval/{verb}", present(approval_id=approval_id, comment=comment))
-    what = f"occurrence {answer['occurrence_id']} of {answer['schedule_name'] or answer['schedule_id']}"
+    of = answer["schedule_name"] or answer["schedule_id"] or answer["workflow_id"]
+    what = f"occurrence {answer['occurrence_id']}" + ("" if of is None else f" of {of}")
     if answer["step_id"] is not None:
         what = f"step {answer['step_id']} of {answer['workflow_run_id']}"
     sentence = f"{word} {what}."

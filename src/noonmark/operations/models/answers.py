@@ -1350,8 +1350,9 @@ class Approval:
     approval_id: str
     occurrence_id: str
     schedule_id: str | None
-    """Null for the run of a workflow that a caller started."""
+    """Null for the run of a workflow that a caller started, and for a message to a session."""
     schedule_name: str | None
+    """For a message to a session, the session."""
     workflow_run_id: str | None
     """Null if the occurrence itself waits, as one that goes beyond a budget does."""
     workflow_id: str | None
