@@ -19,6 +19,7 @@ from noonmark import (
     MethodNotFound,
     NoonmarkError,
     NotFound,
+    OnceTrigger,
     RevisionConflict,
     TriggerNeverFires,
 )
@@ -340,6 +341,7 @@ class TestShape:
         (lambda client: client.create(idempotency_key=b"bytes"), "idempotency_key"),
         (lambda client: client.call("event/emit", {"event_type": "e", "payload": 2**70}), "payload"),
         (lambda client: client.explain_at("s", datetime(2030, 1, 1)), "at"),  # noqa: DTZ001 - on purpose
+        (lambda client: client.create(trigger=OnceTrigger(datetime(2030, 1, 1)), target=GREET), "trigger.at"),  # noqa: DTZ001
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_its_name(client, ask, field):

@@ -158,6 +158,10 @@ class TestDeclaring:
             scheduler.schedule(nothing, **{"trigger": NEVER} | options)
         assert refused.value.field == field
 
+    def test_an_argument_that_is_not_json_is_named_by_its_type(self, scheduler):
+        with pytest.raises(InvalidSchedule, match=r"args: is not JSON: it holds a datetime \(allowed: objects with"):
+            scheduler.schedule(print, args=[[datetime(2030, 1, 1, tzinfo=UTC)]])
+
     def test_what_is_not_callable_is_refused(self, scheduler):
         with pytest.raises(InvalidSchedule, match="must be callable, not int") as refused:
             scheduler.schedule(5)

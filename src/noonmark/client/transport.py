@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 import httpx2
 
-from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, Problem, Unreachable
+from noonmark.core.errors import InvalidRequest, InvalidSchedule, InvalidTrigger, NoonmarkError, Problem, Unreachable
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.json_values import shown
 from noonmark.operations.errors import error_of
@@ -123,6 +123,8 @@ def to_arguments(**arguments: Any) -> dict[str, Any]:
 def _argument(name: str, value: Any) -> Any:
     try:
         return to_json(value)
+    except InvalidTrigger as error:
+        raise InvalidRequest(error.message, field=f"{name}.{error.field}") from None
     except ValueError as error:  # a naive datetime
         raise InvalidRequest(str(error), field=name) from None
 

@@ -143,7 +143,9 @@ def _scalar_problem(value: object) -> str | None:
         return None if -(2**63) <= value < 2**64 else "contains an integer beyond 64 bits"
     if isinstance(value, float):
         return None if isfinite(value) else "contains NaN or infinity, which are not JSON"
-    return "is not JSON (allowed: objects with text keys, arrays, text, numbers, true, false, null)"
+    kind = type(value)
+    what = "" if kind is object else f": it holds a {kind.__name__}"
+    return f"is not JSON{what} (allowed: objects with text keys, arrays, text, numbers, true, false, null)"
 
 
 def text_of(low: int, high: int, *, multiline: bool = False) -> Callable[[object], str]:

@@ -55,10 +55,10 @@ async def answer_malformed(
                 await write.send(SessionMessage(_refusal(message)))
 
 
-async def name_problems(context: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+async def name_problems(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
     """Say what is wrong with a request where the library would not."""
     try:
-        return await call_next(context)
+        return await call_next(ctx)
     except ValidationError as error:
         problem = error.errors()[0]
         raise MCPError(INVALID_PARAMS, f"Invalid params: {_in_words(problem['loc'], problem)}") from None
@@ -78,7 +78,8 @@ def _refusal(error: ValidationError) -> JSONRPCError:
     if problems[0]["type"] == "json_invalid":
         return _error(None, PARSE_ERROR, f"Parse error: {problems[0]['ctx']['error']}")
     # The message was compared with every kind of message. Where a member is missing, the input is the whole of it.
-    message = next((one["input"] for one in problems if one["type"] == "missing" and len(one["loc"]) == OF_A_KIND), {})
+    lacking = (one["input"] for one in problems if one["type"] == "missing" and len(one["loc"]) == OF_A_KIND)
+    message: dict[str, Any] = next(lacking, {})
     kind = "JSONRPCResponse" if "result" in message else "JSONRPCError" if "error" in message else "JSONRPCRequest"
     problem = next(one for one in problems if one["loc"][0] == kind)
     call_id = message.get("id")
@@ -93,5 +94,6 @@ def _error(call_id: str | int | None, code: int, message: str) -> JSONRPCError:
 
 
 def _in_words(path: tuple[str | int, ...], problem: ErrorDetails) -> str:
-    in_words = _PROBLEMS.get(problem["type"], problem["msg"])
-    return f"{'.'.join(map(str, path))} {in_words.format(**problem.get('ctx', {}))}"
+    own = _PROBLEMS.get(problem["type"])
+    in_words = problem["msg"] if own is None else own.format(**problem.get("ctx", {}))
+    return f"{'.'.join(map(str, path))} {in_words}"

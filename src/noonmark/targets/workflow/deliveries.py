@@ -117,9 +117,10 @@ def child_occurrence(  # noqa: PLR0913 - likewise
         # The receiver that accepts the work has no longer for it than one that answers.
         target = replace(target, completion_timeout=step.timeout)
     origin = manual(f"undo:{place}" if undoes else place)
-    if _creates_session(target):
+    agent = agent_target(target)
+    if agent is not None and agent.type == "materialize_on_demand_session":
         # All steps of a workflow share its hidden schedule, and a conversation is about one of them in one run.
-        target = replace(target, bound_session_id=step_session(occurrence_id(schedule.uid, origin, now)))
+        target = _with_session(cast("OnDemandSessionTarget", agent), occurrence_id(schedule.uid, origin, now))
     overrides = Overrides(
         overlap_policy=SIDE_BY_SIDE,
         target=target,
@@ -132,10 +133,8 @@ def child_occurrence(  # noqa: PLR0913 - likewise
     return replace(child, route=target.route)
 
 
-def _creates_session(target: Target) -> bool:
-    agent = agent_target(target)
-    is_on_demand = agent is not None and agent.type == "materialize_on_demand_session"
-    return is_on_demand and cast("OnDemandSessionTarget", agent).bound_session_id is None
+def _with_session(target: OnDemandSessionTarget, child_id: str) -> OnDemandSessionTarget:
+    return target if target.bound_session_id is not None else replace(target, bound_session_id=step_session(child_id))
 
 
 def _rest_of_window(parent: Assignment, now: Micros) -> Window | None:
