@@ -135,6 +135,15 @@ def test_a_model_that_is_unknown_is_refused_or_warned_of(agents, is_known):
         assert len(scheduler.sessions()) == 4
 
 
+def test_a_schedule_with_an_unknown_model_is_warned_of_in_the_log(scheduler, caplog):
+    target = {"target_kind": "task", "query": "Go.", "context": {"model": "opnai:gpt-9"}}
+    scheduler.schedule(target, name="typo", trigger=IntervalTrigger(3_600))
+    assert 'schedule typo: the provider "opnai" of the model "opnai:gpt-9" is unknown' in caplog.text
+    caplog.clear()
+    scheduler.schedule(target | {"context": {"model": "test"}}, name="fine", trigger=IntervalTrigger(3_600))
+    assert not caplog.text
+
+
 @pytest.mark.parametrize(
     ("model", "problem"), [("tset", "'tset' has no provider"), ("opnai:gpt-9", '"opnai" of the model')]
 )

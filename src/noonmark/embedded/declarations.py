@@ -43,7 +43,7 @@ from noonmark.embedded.references import (
     same_name_elsewhere,
 )
 from noonmark.operations import schedule_edits
-from noonmark.operations.target_policy import with_bundle_needs
+from noonmark.operations.target_policy import unknown_model, with_bundle_needs
 from noonmark.wiring import fresh_id
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.core.targets.session import Provider
     from noonmark.core.triggers.zones import Zone
     from noonmark.embedded.documents import Upstream
     from noonmark.ports.clock import Clock
@@ -148,11 +149,20 @@ class Declarations:
     """Turns calls in Python into schedules of a store; the functions that they name can be run from then on."""
 
     def __init__(
-        self, store: Store, functions: FunctionRegistry, clock: Clock, lookahead: Micros, zone: Zone | None = None
+        self,
+        store: Store,
+        functions: FunctionRegistry,
+        clock: Clock,
+        lookahead: Micros,
+        zone: Zone | None = None,
+        model_problem: Callable[[str, Provider | None], str | None] = lambda _model, _provider: None,
     ) -> None:
-        """The store must be open when this is used. Naive datetimes of triggers are local times of the zone, if any."""
+        """The store must be open when this is used. Naive datetimes of triggers are local times of the zone, if any.
+
+        `model_problem` says what is wrong with the name of a model.
+        """
         self._store, self._functions, self._clock, self._lookahead = store, functions, clock, lookahead
-        self._zone = zone
+        self._zone, self._model_problem = zone, model_problem
 
     def find(self, job: str | Job, *, deleted: bool = False) -> StoredSchedule:
         """The schedule that a caller means, also a deleted one if that is asked for; NotFound when there is none."""
@@ -387,8 +397,10 @@ class Declarations:
         if schedule_edits.create(self._store, schedule, lookahead=self._lookahead) is None:
             return None
         declared = schedule.declaration
-        if (warning := last_window_warning(declared.window, declared.trigger, now=schedule.created - 1)) is not None:
-            logger.warning("schedule %s: %s", declared.name or schedule.schedule_id, warning)
+        window = last_window_warning(declared.window, declared.trigger, now=schedule.created - 1)
+        for warning in (window, unknown_model(self._model_problem, declared.target)):
+            if warning is not None:
+                logger.warning("schedule %s: %s", declared.name or schedule.schedule_id, warning)
         return schedule
 
     def _id_for(self, name: object, otherwise: str) -> str:

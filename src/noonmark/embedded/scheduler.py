@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     )
     from noonmark.core.run import Run
     from noonmark.core.secret import Secret
+    from noonmark.core.targets.session import Provider
     from noonmark.core.triggers import EventTrigger, Trigger
     from noonmark.embedded.answers import EventMatches, Explanation, Redrive
     from noonmark.embedded.declarations import Decorator, ExpectedId, JobFunction
@@ -194,7 +195,9 @@ class Scheduler:
             first_call=make_first_call(unopened, self._agents),
             has_remote_host=self._agents is None or self._agents.remote_url is not None,
         )
-        self._declarations = Declarations(unopened, self._functions, self._clock, timing.lookahead, self._zone)
+        self._declarations = Declarations(
+            unopened, self._functions, self._clock, timing.lookahead, self._zone, _model_check(self._agents)
+        )
         self._decorated: dict[str, Callable[..., Any]] = {}
         self._undeclared: deque[tuple[Callable[..., Any], dict[str, Any], ExpectedId]] = deque()
         """Decorated functions that are declared when the store is opened, with their options and expected ids."""
@@ -1458,7 +1461,6 @@ class Scheduler:
         from noonmark.operations.service import Service
 
         agents = self._agents
-        host, remote, own = (None, None, ()) if agents is None else (agents.host, agents.remote, agents.models)
         return Service(
             store=self._runtime.store,
             lookahead=self._runtime.timing.lookahead,
@@ -1466,7 +1468,7 @@ class Scheduler:
             node=self._runtime.node,
             wake=lambda _: self._runners.wake(),
             agent_model=None if agents is None else agents.model,
-            model_problem=make_model_check(host, remote, own),
+            model_problem=_model_check(agents),
             check_stop_requests=self._runners.check_stop_requests,
         )
 
@@ -1676,10 +1678,14 @@ def _agent_settings(agents: str | AgentSettings | None, model: str | None) -> Ag
         message = f"must be embedded, the URL of an agent host, or AgentSettings, not {settings.host!r}"
         raise InvalidSchedule(message, field="agents")
     settings = settings if model is None else replace(settings, model=model)
-    problem_of = make_model_check(settings.host, settings.remote, settings.models)
-    if settings.model is not None and (problem := problem_of(settings.model, None)) is not None:
+    if settings.model is not None and (problem := _model_check(settings)(settings.model, None)) is not None:
         raise InvalidSchedule(problem, field="agent_model")
     return settings
+
+
+def _model_check(agents: AgentSettings | None) -> Callable[[str, Provider | None], str | None]:
+    host, remote, own = (None, None, ()) if agents is None else (agents.host, agents.remote, agents.models)
+    return make_model_check(host, remote, own)
 
 
 def _check_mcp_servers(settings: AgentSettings) -> None:

@@ -25,7 +25,7 @@ from noonmark.core.workflows.definition import check_inputs, restore_definition
 from noonmark.operations.service import check_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from noonmark.core.agents.tasks import Instructions
     from noonmark.core.agents.turns import AgentTarget
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
     from noonmark.core.targets import Target
     from noonmark.core.targets.permissions import TargetPermissions
-    from noonmark.core.targets.session import OnDemandSessionTarget
+    from noonmark.core.targets.session import OnDemandSessionTarget, Provider
     from noonmark.operations.service import Caller, Service
     from noonmark.ports.records import NodeRecord
     from noonmark.ports.store import Store
@@ -64,18 +64,18 @@ def target_warnings(service: Service, tenant: str, target: Target, source: str =
         missing = "the task names no model, and this server has none for that: set --agent-model, or context.model"
     if (agent := agent_target(target)) is not None:
         missing = _missing_agent(service.store, tenant, agent)
-    missing = missing or _unknown_model(service, target)
+    missing = missing or unknown_model(service.model_problem, target)
     return [*_route_warnings(service, tenant, target, source), *([] if missing is None else [missing])]
 
 
-def _unknown_model(service: Service, target: Target) -> str | None:
+def unknown_model(problem_of: Callable[[str, Provider | None], str | None], target: Target) -> str | None:
     """What is wrong with the model that a target names for a session of its own."""
     if (agent := agent_target(target)) is not None and agent.type == "materialize_on_demand_session":
         spec = cast("OnDemandSessionTarget", agent).create
-        return service.model_problem(spec.model, spec.provider)
+        return problem_of(spec.model, spec.provider)
     if isinstance(target, TaskTarget) and remote_agent(target.context) is None:
         model = target.context.get("model")
-        return service.model_problem(model, None) if isinstance(model, str) else None
+        return problem_of(model, None) if isinstance(model, str) else None
     return None
 
 
