@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -254,6 +255,16 @@ def test_a_malformed_message_gets_a_short_error_over_stdio(tmp_path):
         assert answer_to(b'{"jsonrpc": "2.0", "id": 10, "method": "ping"}')["result"] == {}
         process.stdin.close()
         assert process.wait(SOON) == 0
+
+
+def test_an_interrupt_ends_the_server_on_stdio(tmp_path):
+    command_line = [sys.executable, "-m", "noonmark", "mcp", "--store", f"sqlite:///{tmp_path / 'agent.db'}"]
+    with subprocess.Popen(command_line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == -signal.SIGINT
 
 
 def test_requests_count_against_the_rate_limit_of_the_key():

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -56,6 +57,8 @@ def _serve(remote: Remote) -> None:
             tasks.start_soon(answer_malformed, read, write, send)
             await server.run(messages, write, server.create_initialization_options())
 
+    # A thread that reads stdin cannot be interrupted: Ctrl-C would take effect at the end of stdin only.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     anyio.run(run)
 
 
