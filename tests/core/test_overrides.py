@@ -2,6 +2,7 @@
 
 import pytest
 
+from noonmark.core.api_key import Scope
 from noonmark.core.ids import TRIGGER, carries_steps, is_hidden, shown_name, visible_id
 from noonmark.core.instants import SECOND
 from noonmark.core.interruption import log_name
@@ -46,6 +47,8 @@ TERMS = [
         Overrides(bundle=PinnedBundle(bundle_id="eval", digest="0f", is_workflow=True)),
         {"bundle": {"bundle_id": "eval", "digest": "0f", "is_workflow": True}},
     ),
+    (Overrides(scopes=frozenset({Scope.RUN, Scope.READ})), {"scopes": ["read", "run"]}),
+    (Overrides(scopes=frozenset()), {"scopes": []}),
     (Overrides(), {}),
 ]
 

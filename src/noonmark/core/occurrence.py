@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from noonmark.core.api_key import Scope
 from noonmark.core.documents import Reader, present
 from noonmark.core.frozen import brief, fast_frozen
 from noonmark.core.instants import Micros, from_micros, micros_to_seconds, to_text
@@ -84,6 +85,8 @@ class Overrides:
     """The archive that it runs, once it has started for the first time, if its target is a bundle."""
     behind: Chain | None = None
     """What led to it, where its upstreams have set it off."""
+    scopes: frozenset[Scope] | None = None
+    """What sessions may do at most in this run: no more than who asked for it. None if that is not narrowed."""
 
     @property
     def declared_fields(self) -> dict[str, Any]:
@@ -110,7 +113,7 @@ class Overrides:
         timeout = None if self.timeout is None else micros_to_seconds(self.timeout)
         return (
             {name: part.to_document() for name, part in parts.items() if part is not None}
-            | present(timeout_seconds=timeout)
+            | present(timeout_seconds=timeout, scopes=None if self.scopes is None else sorted(self.scopes))
             | ({} if self.concurrency is None else self.concurrency.to_document())
         )
 
@@ -128,11 +131,17 @@ def read_overrides(document: object) -> Overrides:
         window=read_window(reader, "window", target_kind=None),
         parent=_read_parent(reader),
         bundle=_read_bundle(reader),
+        scopes=_read_scopes(reader),
     )
     reader.close()
     if reader.problems:
         raise ValueError(str(reader.problems[0]))
     return own
+
+
+def _read_scopes(reader: Reader) -> frozenset[Scope] | None:
+    scopes = reader.raw("scopes")
+    return None if scopes is None else frozenset(Scope(one) for one in scopes)
 
 
 def _read_parent(reader: Reader) -> Parent | None:

@@ -314,6 +314,8 @@ def _again(
     """The occurrence that runs an ended one again; its id follows from the old one."""
     if row.overrides is not None and row.overrides.target is not None:
         overrides = replace(overrides or Overrides(), target=row.overrides.target)
+    if row.overrides is not None and row.overrides.scopes is not None:
+        overrides = replace(overrides or Overrides(), scopes=row.overrides.scopes)
     if row.bundle is not None and row.bundle.is_workflow:  # it goes on with the steps, and so with the archive, it had
         tenant = schedule.owner.tenant
         if service.store.find_bundle(tenant, row.bundle.bundle_id, digest=row.bundle.digest) is not None:

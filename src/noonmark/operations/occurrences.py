@@ -87,7 +87,9 @@ def run_schedule(service: Service, caller: Caller, arguments: RunRequest) -> dic
     check_payload(service, stored.schedule, payload)
     now = service.store.clock()
     behind, key = cause_of_run(service, caller, schedule_id, arguments.key)
-    overrides = None if override is None and behind is None else Overrides(overlap_policy=override, behind=behind)
+    overrides = None
+    if override is not None or behind is not None or caller.granted is not None:
+        overrides = Overrides(overlap_policy=override, behind=behind, scopes=caller.granted)
     requested = schedule_edits.run_now(
         stored.schedule,
         key=key or caller.call_key or service.fresh_id(),

@@ -84,7 +84,8 @@ def _key_of(turn: AgentTurn, call_id: str) -> str:
 def _caller(service: Service, turn: AgentTurn, session: Session, call_id: str = "") -> Caller:
     """The owner of the session, marked as an agent: it sees what is its own, and rules nothing.
 
-    It may do no more than those had who made the session, and who made the schedule that has it talk.
+    It may do no more than those had who made the session, who made the schedule that has it talk, and who asked for
+    the run.
     """
     tenant = turn.owner.tenant
     key = chain_key(service.store.own_key(), tenant)
@@ -92,12 +93,17 @@ def _caller(service: Service, turn: AgentTurn, session: Session, call_id: str = 
     stored = service.store.find(tenant, turn.schedule_id, deleted=True)
     schedule = None if stored is None else stored.schedule
     lineage = None if schedule is None else schedule.lineage
+    overrides = turn.occurrence.overrides
     return Caller(
         owner=Owner(tenant=tenant, user=session.user),
         name=session.user,
         source=f"{SOURCE}{session.session_id}",
         request_id=f"{turn.occurrence.id}:{call_id}"[:128],
-        scopes=session_scopes(session.scopes, None if lineage is None else lineage.granted),
+        scopes=session_scopes(
+            session.scopes,
+            None if lineage is None else lineage.granted,
+            None if overrides is None else overrides.scopes,
+        ),
         is_root=False,
         sees_own_only=True,
         is_agent=True,

@@ -305,7 +305,7 @@ def start_run(  # noqa: PLR0913 - what a caller may say about a run
         key=key or service.fresh_id(),
         payload=payload,
         now=service.store.clock(),
-        overrides=Overrides(target=target, behind=behind),
+        overrides=Overrides(target=target, behind=behind, scopes=caller.granted),
     )
     if expect is not None:
         expect(requested.id)

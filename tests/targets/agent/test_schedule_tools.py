@@ -11,6 +11,7 @@ from pydantic_ai.models.function import FunctionModel
 from noonmark import AgentSettings, Scheduler
 from noonmark.core.agents.session import Mob, Session, member_session
 from noonmark.core.api_key import Scope
+from noonmark.core.lifecycle import FINAL, Phase
 from noonmark.core.schedule import Owner
 from noonmark.core.targets.mob import ToolAccess, ToolAccessPolicy
 from noonmark.core.targets.session import SessionSpec
@@ -254,6 +255,39 @@ def test_a_session_may_do_no_more_than_who_made_it_or_has_it_talk(agent, way):
     if way == "the session of a person":  # it does everything where that person has it talk
         agent_run.take()
         assert "noonmark_schedule_create" in agent_run.offered[-1]
+
+
+@pytest.mark.parametrize("way", ["schedule/run", "workflow/run", "occurrence/redrive"])
+def test_a_session_may_do_no_more_in_a_run_than_who_asked_for_it(agent, way):
+    """With `run`, a proposer can have the session of a person talk, with words of its own."""
+    agent_run = agent()
+    service, runner = agent_run.scheduler._service(), replace(PROPOSER, scopes=PROPOSER.scopes | {Scope.RUN})
+    ada = replace(LOCAL, owner=PROPOSER.owner, name="ada")
+    told = {**ON_DEMAND, "action": {"type": "prompt", "prompt": "Do {{ payload.what }}."}}
+    perform(service, ada, "schedule/create", {"schedule_id": "job", "trigger": DAILY, "target": told})
+    steps = [{"id": "one", "target": {**ON_DEMAND, "action": {"type": "prompt", "prompt": "Do {{ inputs.what }}."}}}]
+    perform(service, ada, "workflow/create", {"workflow_id": "flow", "steps": steps})
+
+    def offered(caller):
+        """The tools of the session in a run that a caller asks for."""
+        words = {"what": "harm"}
+        if way == "workflow/run":
+            answer = perform(service, caller, way, {"workflow_id": "flow", "inputs": words})
+            run_id = answer["workflow_run_id"]
+        else:
+            run_id = perform(service, caller, "schedule/run", {"schedule_id": "job", "payload": words})["occurrence_id"]
+        eventually(lambda: agent_run.store.occurrence(run_id).phase in FINAL)
+        if way == "occurrence/redrive":  # by a person, but the words are still those of the first caller
+            assert agent_run.store.occurrence(run_id).phase is Phase.FAILED
+            run_id = perform(service, ada, way, {"occurrence_id": run_id})["occurrence_id"]
+            eventually(lambda: agent_run.store.occurrence(run_id).phase in FINAL)
+        return agent_run.offered[-1]
+
+    if way == "occurrence/redrive":
+        agent_run.steps = [lambda _: 1 / 0] * 3
+    assert {"noonmark_schedule_create", "noonmark_schedule_propose"} & offered(runner) == {"noonmark_schedule_propose"}
+    if way != "occurrence/redrive":
+        assert "noonmark_schedule_create" in offered(ada), "the session itself is not narrowed"
 
 
 def test_a_call_that_is_repeated_creates_nothing_twice(agent):

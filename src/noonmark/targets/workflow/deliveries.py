@@ -128,6 +128,7 @@ def child_occurrence(  # noqa: PLR0913 - likewise
         retry_policy=retry,
         window=None if undoes else _rest_of_window(parent, now),
         parent=Parent(occurrence_id=run_occurrence.id, step_id=step.id, index=record.index, depth=depth),
+        scopes=None if run_occurrence.overrides is None else run_occurrence.overrides.scopes,
     )
     child = plan_occurrence(schedule, now, now, origin=origin, overrides=overrides)
     return replace(child, route=target.route)
