@@ -16,7 +16,7 @@ from noonmark.core.agents.turns import turn_limits
 from noonmark.core.budgets.budget import Refused, WhenExhausted
 from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.budgets.spend import to_dollars
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import fast_frozen, maker
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.lifecycle import Phase
@@ -48,6 +48,7 @@ MAX_LOSSES_OF_ENDS = 2 * MAX_LOSSES
 APPROVAL_WAIT: Micros = DAY
 """So long somebody may decide whether an occurrence goes beyond its budget."""
 NOT_REFUSED = Refused(scope=None)
+_PENDING, _LEASE_LOST = Phase.PENDING, Reason.LEASE_LOST
 _ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
 """The policies under which a newer one replaces the one that waits."""
 
@@ -62,6 +63,9 @@ class Claim:
     claimed: Micros
     found_in: Phase = Phase.PENDING
     """`dispatching` or `claimed` if it was taken over from a node whose lease expired."""
+
+
+make_claim = maker(Claim)
 
 
 class Place(StrEnum):
@@ -187,7 +191,8 @@ def admit(claim: Claim, *, now: Micros, lease: Micros, keys: tuple[KeyLimit, ...
 
     A turn of an agent also needs the key of its session.
     """
-    claim = _under_own_terms(claim)
+    if claim.occurrence.overrides is not None:
+        claim = _under_own_terms(claim)
     keys = (*turn_limits(claim.schedule.declaration.target, claim.schedule.uid), *keys)
     return (
         _after_loss(claim)
@@ -342,12 +347,15 @@ def _pause_of(exceeded: Refused, now: Micros) -> Pause | None:
     return Pause(at=now, by=BY_ITSELF, reason=refusal_text(exceeded), until=until)
 
 
+_make_start = maker(Start)
+
+
 def _start(claim: Claim, keys: tuple[KeyLimit, ...]) -> Start:
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     limit = declaration.max_runs
     is_counted = limit is not None and _is_regular(occurrence) and not occurrence.has_begun
     takes_slot = _takes_slot(claim)
-    return Start(
+    return _make_start(
         claim=claim,
         takes_slot=takes_slot,
         is_in_line=takes_slot and _may_have_fires_before(claim),
@@ -447,7 +455,7 @@ def loss_reason(occurrence: Occurrence, declaration: Declaration) -> Reason | No
     A workflow is delivered once more then, to undo its completed steps and to end.
     """
     # Losses are counted on the row: who takes over may be lost as well, before it decides.
-    was_lost = occurrence.losses > 0 or occurrence.reason is Reason.LEASE_LOST
+    was_lost = occurrence.losses > 0 or occurrence.reason is _LEASE_LOST
     if was_lost and declaration.delivery is Delivery.AT_MOST_ONCE:
         return Reason.OUTCOME_UNKNOWN
     return Reason.POISON if occurrence.losses > MAX_LOSSES else None
@@ -486,7 +494,7 @@ def _misfire(claim: Claim, *, lease: Micros) -> End | Replan | None:
     occurrence, declaration = claim.occurrence, claim.schedule.declaration
     if occurrence.origin != TRIGGER or occurrence.has_begun or occurrence.waiting_for is not None:
         return None
-    if claim.claimed <= occurrence.due and claim.found_in is Phase.PENDING:
+    if claim.claimed <= occurrence.due and claim.found_in is _PENDING:
         return None
     policy, trigger = declaration.misfire_policy, declaration.trigger
     lateness = misfire.judge(

@@ -10,13 +10,17 @@ from __future__ import annotations
 
 from dataclasses import MISSING, fields
 from functools import wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+P = ParamSpec("P")
+_MAKERS: dict[Any, Callable[..., Any]] = {}
 _COPIES: dict[Any, Callable[[Any, dict[str, Any]], Any]] = {}
+_DRAFTS: dict[Any, Any] = {}
+"""The class of the drafts of each class."""
 _SET_CLASS = object.__dict__["__class__"].__set__
 """Changes the class of an object, past the guard of its present class."""
 
@@ -24,6 +28,28 @@ _SET_CLASS = object.__dict__["__class__"].__set__
 def evolve(value: T, **changes: Any) -> T:
     """A copy of a value of a `fast_frozen` class with some fields changed; `__post_init__` is not called."""
     return _COPIES[type(value)](value, changes)  # type: ignore[no-any-return] # it is of that type
+
+
+def maker(kind: Callable[P, T]) -> Callable[P, T]:
+    """A function that makes values of a `fast_frozen` class as its constructor does, in half the time.
+
+    A call of a class with keywords puts them into a dictionary for its constructor; a call of a function does not.
+    """
+    return _MAKERS[kind]
+
+
+def evolver(kind: type[T], *names: str) -> Callable[..., T]:
+    """A function that copies values of a `fast_frozen` class with these fields changed, and is faster than `evolve`."""
+    lines = [
+        f"def copy(value, *, {', '.join(names)}):",
+        "    draft = new(draft_of)",
+        *(f"    draft.{one} = {one if one in names else f'value.{one}'}" for one in _DRAFTS[kind].__slots__),
+        "    draft.__class__ = kind",
+        "    return draft",
+    ]
+    known: dict[str, Any] = {"kind": kind, "draft_of": _DRAFTS[kind], "new": object.__new__}
+    exec("\n".join(lines), known)  # noqa: S102 - likewise
+    return known["copy"]  # type: ignore[no-any-return] # it was just made
 
 
 def brief(value: object, **shown: int | str | None) -> str:
@@ -57,12 +83,19 @@ def fast_frozen(kind: type[T]) -> type[T]:
             parameters.append(f"{one.name}=default_{one.name}")
         else:
             parameters.append(one.name)
+    assigned = [f"    self.{one.name} = {one.name}" for one in declared]
     lines = [
         f"def __init__(self, {', '.join(parameters)}):",
         *filled,
         "    set_class(self, draft_of)",
-        *(f"    self.{one.name} = {one.name}" for one in declared),
+        *assigned,
         "    self.__class__ = kind",
+        f"def make({', '.join(parameters)}):",
+        *filled,
+        "    self = new(draft_of)",
+        *assigned,
+        "    self.__class__ = kind",
+        "    return self",
         "def copy(value, changes):",
         "    draft = new(draft_of)",
         *(f"    draft.{one.name} = value.{one.name}" for one in declared),
@@ -72,5 +105,5 @@ def fast_frozen(kind: type[T]) -> type[T]:
     ]
     exec("\n".join(lines), names)  # noqa: S102 - the names of fields alone, as dataclasses does
     of_kind.__init__ = wraps(of_kind.__init__)(names["__init__"])
-    _COPIES[kind] = names["copy"]
+    _MAKERS[kind], _COPIES[kind], _DRAFTS[kind] = names["make"], names["copy"], draft
     return kind

@@ -38,6 +38,7 @@ ENGINE = "engine"
 """The key, in the same place, of the engine that carries it out, if one does."""
 STOP_GRACE: Micros = 10 * SECOND
 """How long a worker of an engine has to end what was asked to stop, or has timed out, before the ledger does."""
+_AWAITING_COMPLETION = Phase.AWAITING_COMPLETION
 
 
 def interruption(
@@ -82,7 +83,7 @@ def ends_with_window(occurrence: Occurrence, declared: Declaration, deadline: Mi
 
 def engine_of(delivery: Delivery) -> str | None:
     """The engine that has accepted a delivery, and has not said how it ended; None without one."""
-    if delivery.phase != Phase.AWAITING_COMPLETION:
+    if delivery.phase != _AWAITING_COMPLETION:
         return None
     engine = (kept_facts(delivery) or {}).get(ENGINE)
     return engine if isinstance(engine, str) else None

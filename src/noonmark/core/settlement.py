@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.reported import total
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import fast_frozen, maker
 from noonmark.core.ids import stored_id
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.interruption import (
@@ -56,6 +56,9 @@ ENDS = {
     Outcome.DELIVERY_FAILED: (Phase.DELIVERY_FAILED, Reason.UNDELIVERABLE),
 }
 """Where each outcome leads when nothing follows."""
+FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
+"""Phases that count for `pause_on_failure`."""
+_COMPLETED = Outcome.COMPLETED
 
 
 @fast_frozen
@@ -179,12 +182,15 @@ class Settlement:
     @property
     def is_failure(self) -> bool:
         """Whether it counts for `pause_on_failure`."""
-        return self.phase in (Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED)
+        return self.phase in FAILURES
 
     @property
     def may_pause(self) -> bool:
         """Whether it may have paused the schedule."""
-        return (self.is_failure and self.pause_after is not None) or self.max_identical is not None
+        return self.max_identical is not None or (self.pause_after is not None and self.is_failure)
+
+
+_make_run, _make_settlement = maker(Run), maker(Settlement)
 
 
 def settle(
@@ -224,25 +230,24 @@ def _settle(
         return _suspend(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
     if isinstance(delivered, Accepted):
         return _await(occurrence, schedule, delivered, _run(occurrence, node=node, started=delivered.started))
-    run = Run(
+    outcome = delivered.outcome
+    run = _make_run(
         id=run_id(occurrence),
         occurrence_id=occurrence.id,
         attempt=occurrence.attempt,
         node=node,
         started=delivered.started,
         ended=delivered.ended,
-        outcome=delivered.outcome,
+        outcome=outcome,
         result=delivered.result,
-        error=delivered.error
-        if delivered.outcome is Outcome.COMPLETED
-        else _error(delivered, occurrence, schedule, node),
+        error=delivered.error if outcome is _COMPLETED else _error(delivered, occurrence, schedule, node),
         usage=delivered.usage,
     )
-    if delivered.outcome is Outcome.LEASE_LOST:
+    if outcome is Outcome.LEASE_LOST:
         return _hand_back(occurrence, schedule, delivered, run)
-    phase, reason = ENDS[delivered.outcome]
+    phase, reason = ENDS[outcome]
     end = _to(phase, occurrence, schedule, run, delivered.reason or reason)
-    return _after_failure(end, schedule.declaration, delivered) if end.is_failure else end
+    return _after_failure(end, schedule.declaration, delivered) if phase in FAILURES else end
 
 
 def begin(occurrence: Occurrence, schedule: Schedule, accepted: Accepted, *, node: str) -> Settlement:
@@ -420,7 +425,7 @@ def _suspend(occurrence: Occurrence, schedule: Schedule, suspended: Suspended, r
 
 
 def _to(phase: Phase, occurrence: Occurrence, schedule: Schedule, run: Run, reason: Reason) -> Settlement:
-    return Settlement(
+    return _make_settlement(
         occurrence=occurrence,
         tenant=schedule.owner.tenant,
         phase=step(occurrence.phase, phase),

@@ -225,11 +225,13 @@ class Node:
 
     def take_due(self, limit: int) -> list[Claim]:
         """The claims to decide now, earliest first, except those lost meanwhile. Over the limit, owners take turns."""
-        return [claim for claim in self._upcoming.take(self.now, limit) if self._is_held(claim)]
+        held = self.held.get
+        taken = self._upcoming.take(self.now, limit)
+        return [claim for claim in taken if held(claim.occurrence.id) is claim or self._is_held(claim)]
 
     def drop(self, claim: Claim) -> None:
         """Forget a claim that this node no longer holds."""
-        if self._is_held(claim):
+        if self.held.get(claim.occurrence.id) is claim or self._is_held(claim):
             del self.held[claim.occurrence.id]
 
     def lose(self, occurrence_id: str) -> bool:

@@ -62,7 +62,7 @@ class StoreClock:
 
     def __init__(self, clock: Clock) -> None:
         """Uses the local clock until the store's time is first noted."""
-        self._clock = clock
+        self._clock, self._monotonic = clock, clock.monotonic
         self.is_noted = False
         self._readings: deque[_Reading] = deque(maxlen=MAX_READINGS)
         """Those that the next one is compared with, oldest first."""
@@ -73,12 +73,12 @@ class StoreClock:
     def now(self) -> Micros:
         """The store's time, or slightly earlier."""
         state = self._state
-        return _after(state, self._clock.monotonic() - state.moment, state.rate)
+        return _after(state, self._monotonic() - state.moment, state.rate)
 
     def earliest(self) -> Micros:
         """What the store's time is at least, also if the local clock runs fast and that is not proven yet."""
         state = self._state
-        return _after(state, self._clock.monotonic() - state.moment, state.lowest)
+        return _after(state, self._monotonic() - state.moment, state.lowest)
 
     @property
     def is_certain(self) -> bool:

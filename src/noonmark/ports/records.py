@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import fast_frozen, maker
 from noonmark.core.instants import DAY, from_micros
 
 if TYPE_CHECKING:
@@ -312,6 +313,7 @@ class Renewal:
     stop: Mapping[str, Reason]
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admitted:
     """The admission took effect; this is the occurrence now."""
@@ -319,6 +321,9 @@ class Admitted:
     occurrence: Occurrence
     alert: RateAlert | None = None
     """Its start is the first that is more than the expected rate allows."""
+
+
+make_admitted = maker(Admitted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,8 @@ class Assignment:
     def ends_by(self, started: Micros) -> Micros | None:
         """When it has to end if it began then: at its timeout, or when its window closes."""
         declared = self.schedule.declaration
+        if declared.timeout is None and declared.window is None:
+            return None
         ends = [] if declared.timeout is None else [started + declared.timeout]
         if (closes := interrupted_at(self.occurrence, declared)) is not None:
             ends.append(closes)

@@ -65,7 +65,7 @@ class CompositeTarget:
             assignments = self._hand_over(self._engine, assignments)
             if not assignments:
                 return
-        if len(kinds := {_kind(one.occurrence.route) for one in assignments}) == 1:
+        if len(kinds := {_kind(route) for route in {one.occurrence.route for one in assignments}}) == 1:
             self._by_kind[kinds.pop()].deliver(assignments)
             return
         for kind in kinds:

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import exception_names
+from noonmark.core.frozen import maker
 from noonmark.core.json_values import json_problem
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from noonmark.core.instants import Micros
     from noonmark.ports.target import Assignment
 
+_make_delivered, _COMPLETED = maker(Delivered), Outcome.COMPLETED
+
 
 def succeeded(assignment: Assignment, result: object, *, now: Micros, note: str | None = None) -> Delivered:
     """The work returned. If it had noticed a stop request, it counts as stopped: it did not finish.
@@ -28,7 +31,7 @@ def succeeded(assignment: Assignment, result: object, *, now: Micros, note: str 
     if assignment.stop_reason is not None and getattr(assignment.signal, "was_seen", False):
         return stopped(assignment, assignment.stop_reason, None, now=now)
     if result is None:
-        return Delivered(outcome=Outcome.COMPLETED, started=_started(assignment, now), ended=now, error=note)
+        return _make_delivered(outcome=_COMPLETED, started=_started(assignment, now), ended=now, error=note)
     stored, note = _storable(result)
     return Delivered(outcome=Outcome.COMPLETED, started=_started(assignment, now), ended=now, result=stored, error=note)
 

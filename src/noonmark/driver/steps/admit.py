@@ -35,7 +35,7 @@ from noonmark.core.quotas import UNLIMITED, inflight_keys
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
 from noonmark.core.system_events import is_late
-from noonmark.core.targets import AGENT_ROUTES, FunctionTarget, WorkflowTarget
+from noonmark.core.targets import AGENT_KINDS, AGENT_ROUTES, FunctionTarget, WorkflowTarget
 from noonmark.core.targets.ping import Moment
 from noonmark.driver import logs
 from noonmark.driver.steps.reports import AdmitReport
@@ -68,6 +68,8 @@ logger = logging.getLogger("noonmark.driver")
 
 CROWDED = frozenset({Reason.OVERLAP, Reason.QUEUE_FULL, Reason.TARGET_BUSY})
 """The reasons of skips behind an occurrence that may hang."""
+_LOOKED_UP = AGENT_KINDS | {WorkflowTarget.kind}
+_DISPATCHING, _LEASE_LOST, _START = Phase.DISPATCHING, Reason.LEASE_LOST, Moment.START
 PAGE = 100
 FEW = 5
 """Runs are read with their results, which may be large."""
@@ -143,12 +145,14 @@ async def admit_once(node: Node) -> AdmitReport:
     limits = node.runtime.limits
     decisions = [_decide(one, limits, now=now, lease=lease) for one in due]
     counts = _Counts()
+    results: UpstreamResults = {}
     try:
-        decisions = await _look_up_workflows(node, await _look_upstream(node, decisions))
-        decisions = await _look_up_agents(node, decisions)
-        decisions = await _with_first_calls(node, decisions)
-        decisions = _in_time(node, decisions, counts)
-        results = await _upstream_results(node, decisions)
+        if not all(map(_starts_at_once, decisions)):
+            decisions = await _look_up_workflows(node, await _look_upstream(node, decisions))
+            decisions = await _look_up_agents(node, decisions)
+            decisions = await _with_first_calls(node, decisions)
+            decisions = _in_time(node, decisions, counts)
+            results = await _upstream_results(node, decisions)
     except Exception:
         for claim in due:
             node.decide_at(claim, node.now)
@@ -191,6 +195,14 @@ def _decide(claim: Claim, limits: Limits, *, now: Micros, lease: Micros) -> Admi
         logger.exception("could not decide occurrence %s", claim.occurrence.id)
         facts = {"problem": repr(error)}
         return End(claim=claim, phase=Phase.DELIVERY_FAILED, reason=Reason.UNREADABLE, facts=facts)
+
+
+def _starts_at_once(decision: Admission) -> bool:
+    """Whether it starts without a look at anything else: at its upstreams, its workflow or its agent."""
+    if not isinstance(decision, Start) or decision.claim.occurrence.route in AGENT_ROUTES:
+        return False
+    declaration = decision.claim.schedule.declaration
+    return not declaration.depends_on and declaration.target.kind not in _LOOKED_UP
 
 
 async def _look_upstream(node: Node, decisions: list[Admission]) -> list[Admission]:
@@ -370,7 +382,7 @@ async def _carry_out(
                     driver_events.append(events.RateExceeded(claim.schedule.schedule_id, alert))
                 if isinstance(decision, Start):
                     assignment = _assign(node, claim, occurrence)
-                    assignment.upstream = results.get(occurrence.id)
+                    assignment.upstream = results.get(occurrence.id) if results else None
                     assignments.append(assignment)
                     counts.late += is_late(occurrence.first_due, now)
                     if has_sink:
@@ -404,10 +416,10 @@ def _assign(node: Node, claim: Claim, occurrence: Occurrence) -> Assignment:
     assignment = node.deliveries[occurrence.id] = Assignment(
         occurrence, claim.schedule, occurrence.due, traces=node.runtime.traces
     )
-    if claim.found_in is Phase.DISPATCHING or claim.occurrence.reason is Reason.LEASE_LOST:
+    if claim.found_in is _DISPATCHING or claim.occurrence.reason is _LEASE_LOST:
         logs.begins_again(claim.schedule, occurrence)
-    if occurrence.attempt == 1:
-        node.ping(claim.schedule, occurrence, Moment.START)
+    if occurrence.attempt == 1 and claim.schedule.declaration.ping_urls is not None:
+        node.ping(claim.schedule, occurrence, _START)
     return assignment
 
 

@@ -70,6 +70,7 @@ LAST_CALL: Micros = 6 * SECOND
 """How long a stopping node waits for runs that it has stopped, before it hands them back."""
 
 _LEAVE_NO_LINE = (Skip, Allow)
+_COMPLETED, _PENDING = Phase.COMPLETED, Phase.PENDING
 
 
 async def settle_once(node: Node) -> SettleReport:
@@ -118,10 +119,9 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             driver_events.append(LeaseLost(occurrence.id, settlement.run))
             continue
         if settlement.phase in FINAL:
-            node.ended(occurrence, assignment)
-            node.ping(assignment.schedule, occurrence, MOMENTS.get(settlement.phase))
+            _tell_end(node, assignment, settlement)
         frees_others = frees_others or _frees_others(assignment, settlement)
-        if settlement.phase is not Phase.COMPLETED:
+        if settlement.phase is not _COMPLETED:
             logs.failed(assignment.schedule, settlement)
         elif logs_completions:
             completed.append((assignment.schedule, settlement))
@@ -135,6 +135,13 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     await _record_lost_usage(node, [one for one, done in zip(settlements, written, strict=True) if not done])
     settled = sum(written)
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
+
+
+def _tell_end(node: Node, assignment: Assignment, settlement: Settlement) -> None:
+    """Call what waits for the end of an occurrence: a callback, or a URL."""
+    node.ended(assignment.occurrence, assignment)
+    if assignment.schedule.declaration.ping_urls is not None:
+        node.ping(assignment.schedule, assignment.occurrence, MOMENTS.get(settlement.phase))
 
 
 async def _record_lost_usage(node: Node, lost: Sequence[Settlement]) -> None:
@@ -222,7 +229,7 @@ def _is_rapid(trigger: Trigger | None) -> bool:
 
 
 def _frees_others(assignment: Assignment, settlement: Settlement) -> bool:
-    return settlement.phase is Phase.PENDING or _is_followed(assignment)
+    return settlement.phase is _PENDING or _is_followed(assignment)
 
 
 def _is_followed(assignment: Assignment) -> bool:

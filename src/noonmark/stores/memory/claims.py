@@ -8,7 +8,7 @@ from heapq import merge
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from noonmark.core.admission import Claim
+from noonmark.core.admission import make_claim
 from noonmark.core.fair_queue import rounds
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.delivery import MIN_PATIENCE
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
+    from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
     from noonmark.ports.records import Shares
     from noonmark.stores.memory.due_index import WaitQueues
@@ -90,7 +91,7 @@ def lease(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micros) -
     found_in = PHASES[row.phase]
     lease_row(uow, row, node, now=now, until=until)
     schedule = uow.schedule_of(uow.state_of(row))
-    return Claim(occurrence=uow.occurrence_of(row), schedule=schedule, claimed=now, found_in=found_in)
+    return make_claim(occurrence=uow.occurrence(row, schedule), schedule=schedule, claimed=now, found_in=found_in)
 
 
 def backlog(uow: UnitOfWork, *, now: Micros, limit: int) -> Backlog:

@@ -236,7 +236,8 @@ class MemoryStore:
     def admit(
         self, admissions: Sequence[Admission], *, now: Micros, lease: Micros
     ) -> list[Admitted | LeaseLost | Busy]:
-        return admission.admit_all(self._uow, admissions, now=now, lease=lease)
+        with self._uow.fixed_subscriptions():
+            return admission.admit_all(self._uow, admissions, now=now, lease=lease)
 
     @atomic
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
@@ -257,7 +258,8 @@ class MemoryStore:
 
     @atomic
     def settle(self, settlements: Sequence[Settlement]) -> list[bool]:
-        return admission.settle_all(self._uow, settlements)
+        with self._uow.fixed_subscriptions():
+            return admission.settle_all(self._uow, settlements)
 
     @atomic
     def progress(self, interims: Sequence[Interim]) -> list[bool]:

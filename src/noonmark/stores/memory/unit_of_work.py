@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ from noonmark.stores.rules.bundles import users as bundle_users
 from noonmark.stores.rules.records import DELIVERING, LEASED, PHASES, ConcurrencyKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from noonmark.core.event import Event
     from noonmark.core.halt import Halt
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
     from noonmark.core.schedule import AuditEntry, Schedule
     from noonmark.core.secret import Secret
+    from noonmark.core.system_events import SystemEvent
     from noonmark.ports.bundles import Bundle
     from noonmark.stores.memory.records import Listed
     from noonmark.stores.rules.records import EventStream, Row, ScheduleState, Unreadable
@@ -94,6 +96,7 @@ class SecretStore:
         return self._secrets.get(tenant, {}).pop(name, None)
 
 
+_PENDING = Phase.PENDING
 PLANNED = frozenset({SchedulePhase.ACTIVE, SchedulePhase.PAUSED})
 """Phases in which planning looks at a schedule; a paused one may resume by itself."""
 
@@ -175,6 +178,7 @@ class UnitOfWork(rules.UnitOfWork):
         self._changed_rows: dict[int, Row] = {}
         self._changed_entries: dict[int, ScheduleEntry] = {}
         self._last_row = 0
+        self._may_subscribe = True
 
     def pack(self, value: object) -> Any:
         return value
@@ -481,6 +485,19 @@ class UnitOfWork(rules.UnitOfWork):
 
     # Events
 
+    @contextmanager
+    def fixed_subscriptions(self) -> Iterator[None]:
+        """A transaction that does not change who subscribes to what."""
+        self._may_subscribe = False
+        try:
+            yield
+        finally:
+            self._may_subscribe = True
+
+    def is_heard(self, state: ScheduleState, event: SystemEvent) -> bool:
+        topic = (self._by_key[state.schedule].schedule.owner.tenant, event)
+        return self._may_subscribe or topic in self._listeners or self.workflows.has_waits(topic)
+
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
         return {topic for topic in topics if self._listeners.get(topic) or self.workflows.has_waits(topic)}
 
@@ -569,9 +586,9 @@ class UnitOfWork(rules.UnitOfWork):
         """Put everything that was changed into its indexes."""
         if self._changed_rows:
             rows, self._changed_rows = self._changed_rows, {}
-            for row in rows.values():
-                self._occurrences.pop(row.key, None)
-                if row.key in self._rows_by_key:
+            for key, row in rows.items():
+                self._occurrences.pop(key, None)
+                if key in self._rows_by_key:
                     self._file(row)
         if self._changed_entries:
             entries, self._changed_entries = self._changed_entries, {}
@@ -590,22 +607,17 @@ class UnitOfWork(rules.UnitOfWork):
     def file(self, row: Row) -> None:
         """Put a live row where claims look."""
         due_index = line = None
-        if row.phase == Phase.PENDING:
+        if is_pending := row.phase == _PENDING:
             if not row.held:
-                if row.ready is not None:
-                    due_index = self.ready[row.route].put(row.owner, row.id, row.ready, row.nominal)
-                elif row.is_queued:
-                    line = self.slot_lines[row.schedule]
-                if row.wanted is not None:
-                    line = self.key_lines[row.wanted]
-                if line is not None:
-                    line.put(row.id, row.due, row.nominal)
+                due_index, line = self._file_pending(row)
         elif row.lease_end is not None and row.phase in LEASED:
             due_index = self.leases[row.route]
             due_index.put(row.id, row.lease_end, row.nominal)
-        _move(self._due, row, due_index)
-        _move(self._line, row, line)
-        if row.waiting_for is not None and row.phase == Phase.PENDING:
+        if self._due.get(row.key) is not due_index:
+            _move(self._due, row, due_index)
+        if self._line.get(row.key) is not line:
+            _move(self._line, row, line)
+        if is_pending and row.waiting_for is not None:
             self.waiting[row.id] = None
         else:
             self.waiting.pop(row.id, None)
@@ -613,6 +625,19 @@ class UnitOfWork(rules.UnitOfWork):
             self.deadlines.put(row.id, row.deadline)
         else:
             self.deadlines.discard(row.id)
+
+    def _file_pending(self, row: Row) -> tuple[DueIndex[str] | None, DueIndex[str] | None]:
+        """Put a pending row where claims look, or in line; returns both indexes."""
+        due_index = line = None
+        if row.ready is not None:
+            due_index = self.ready[row.route].put(row.owner, row.id, row.ready, row.nominal)
+        elif row.is_queued:
+            line = self.slot_lines[row.schedule]
+        if row.wanted is not None:
+            line = self.key_lines[row.wanted]
+        if line is not None:
+            line.put(row.id, row.due, row.nominal)
+        return due_index, line
 
     def _file(self, row: Row) -> None:
         entry = self._by_key[row.schedule]
@@ -636,8 +661,10 @@ class UnitOfWork(rules.UnitOfWork):
             self.by_count.discard(entry.state.uid)
 
     def _discard(self, row: Row) -> None:
-        _move(self._due, row, None)
-        _move(self._line, row, None)
+        if row.key in self._due:
+            _move(self._due, row, None)
+        if row.key in self._line:
+            _move(self._line, row, None)
         self.waiting.pop(row.id, None)
         self.deadlines.discard(row.id)
 
@@ -670,10 +697,8 @@ class UnitOfWork(rules.UnitOfWork):
 
 
 def _move(indexes: dict[int, DueIndex[str]], row: Row, index: DueIndex[str] | None) -> None:
-    """Take a row out of the index that it was in, if that is another one now."""
+    """Take a row out of the index that it was in, which is another one now."""
     before = indexes.get(row.key)
-    if before is index:
-        return
     if before is not None:
         before.discard(row.id)
     if index is None:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from noonmark.core.admission import Busy, End, Place, Replan, Start, Wait
 from noonmark.core.budgets.budget import Reserved, approval_id
-from noonmark.core.frozen import evolve
+from noonmark.core.frozen import evolve, evolver
 from noonmark.core.interruption import alert_at, real_deadline, stop_deadline
 from noonmark.core.lifecycle import Phase, SchedulePhase
-from noonmark.core.occurrence import RESOURCE_WAITS
+from noonmark.core.occurrence import RESOURCE_WAITS, Occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.settlement import lost_run
 from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.ports.budgets import reported_usage
-from noonmark.ports.records import Admitted, LeaseLost
+from noonmark.ports.records import Admitted, LeaseLost, make_admitted
 from noonmark.ports.workflows import OF_OCCURRENCE, Approval
 from noonmark.stores.rules import (
     budgets,
     bundles,
     completion,
     halts,
+    plain,
     plan_writes,
     rate_windows,
     runaway,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
-    from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateAlert
     from noonmark.core.settlement import Settlement
     from noonmark.ports.records import Lease
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     Answer = Admitted | LeaseLost | Busy
 
 NONE_STARTED: Mapping[str, Occurrence] = {}
+_CLAIMED, _DISPATCHING = Phase.CLAIMED, Phase.DISPATCHING
 
 
 def admit_all(
@@ -61,7 +62,7 @@ def admit_all(
     uow.load_rows(one for one in ids if one not in started)
     until = uow.lease_end(now, lease)
     return [
-        Admitted(occurrence=started[occurrence_id])
+        make_admitted(occurrence=started[occurrence_id])
         if occurrence_id in started
         else _admit(uow, admission, now=now, until=until)
         for occurrence_id, admission in zip(ids, admissions, strict=True)
@@ -133,19 +134,21 @@ def lease_row(uow: UnitOfWork, row: Row, node: str, *, now: Micros, until: Micro
     uow.changed(row)
 
 
-def after_start(start: Start, now: Micros, **changes: Any) -> Occurrence:
-    """The occurrence of a claim after its start, and after what else that has changed."""
+def after_start(start: Start, now: Micros) -> Occurrence:
+    """The occurrence of a claim after its start."""
     was = start.claim.occurrence
-    return evolve(
+    return _started(
         was,
         revision=start.claim.schedule.revision,
-        phase=Phase.DISPATCHING,
+        phase=_DISPATCHING,
         attempt=was.attempt + 1,
         waiting_for=None,
         holds_slot=was.holds_slot or start.takes_slot,
         started=now,
-        **changes,
     )
+
+
+_started = evolver(Occurrence, "revision", "phase", "attempt", "waiting_for", "holds_slot", "started")
 
 
 def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, until: Micros) -> Answer:
@@ -153,9 +156,10 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, until: Micros)
     row = uow.loaded_row(claimed.id)
     if row is None or row.fence != claimed.fence:
         return LeaseLost(occurrence_id=claimed.id)
-    if row.phase == Phase.DISPATCHING and isinstance(admission, Start):
+    if row.phase == _DISPATCHING and isinstance(admission, Start):
         return _admitted(uow, row, claimed)  # asked again: the first answer was lost
-    if row.phase != Phase.CLAIMED or uow.state_of(row).revision != admission.claim.schedule.revision:
+    state = uow.state_of(row)
+    if row.phase != _CLAIMED or state.revision != admission.claim.schedule.revision:
         return LeaseLost(occurrence_id=claimed.id)
     uow.tenants[row.schedule] = admission.claim.schedule.owner.tenant
     if row.damage is not None:
@@ -163,7 +167,9 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, until: Micros)
         return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
-            return _start_if_free(uow, row, admission, now=now, until=until)
+            if plain.start_if_plain(uow, row, state, admission, now=now, until=until):
+                return make_admitted(occurrence=after_start(admission, now))
+            return start_if_free(uow, row, admission, now=now, until=until)
         case End():
             _end(uow, row, admission)
         case Wait():
@@ -203,9 +209,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     uow.tenants[row.schedule] = settlement.tenant
     if settlement.is_overdue:
         return _report_overdue(uow, row, settlement)
-    if settlement.reason not in RESOURCE_WAITS:  # a node that could not start it has nothing to record but why
-        uow.add_run(row, settlement.run)
-    budgets.record_all(uow, reported_usage(settlement))
+    _record(uow, row, settlement)
     row.attempt = settlement.attempt
     if settlement.suspended is not None:
         step_ends.suspend(uow, row, settlement.reason, to_detail(settlement.facts), settlement.suspended)
@@ -222,21 +226,29 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
         _retry(uow, row, settlement, settlement.retry_at)
         if state.phase == SchedulePhase.DELETED:  # a node resumes it, undoes its completed steps, and ends it
             step_ends.stop_suspended(uow, row, Reason.DELETED)
-    _count_result(uow, state, settlement)
+    if settlement.max_identical is not None:
+        _count_result(uow, state, settlement, settlement.max_identical)
     completion.complete_if_done(uow, state)
     plan_writes.pause_if_failing(uow, state, settlement.pause_after)
     return True
 
 
-def _count_result(uow: UnitOfWork, state: ScheduleState, settlement: Settlement) -> None:
+def _record(uow: UnitOfWork, row: Row, settlement: Settlement) -> None:
+    """Store a run and what it has used; a node that could not start it has nothing to store but why."""
+    if settlement.reason not in RESOURCE_WAITS:
+        uow.add_run(row, settlement.run)
+    if settlement.reported:
+        budgets.record_all(uow, reported_usage(settlement))
+
+
+def _count_result(uow: UnitOfWork, state: ScheduleState, settlement: Settlement, limit: int) -> None:
     """Count a result, and pause its schedule if there were too many of the same; its own steps have no such rule."""
-    limit = settlement.max_identical
-    breach = None if limit is None else runaway.count_result(uow, state, settlement.run, limit)
+    breach = runaway.count_result(uow, state, settlement.run, limit)
     if breach is not None:
         plan_writes.stop_runaway(uow, state, breach)
 
 
-def _start_if_free(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, until: Micros) -> Admitted | Busy:
+def start_if_free(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, until: Micros) -> Admitted | Busy:
     """Start a row that has everything it needs, and take that."""
     busy = halts.in_the_way(uow, row, start.claim.schedule) or runaway.in_the_way(uow, row, start)
     busy = busy or slots.busy(uow, row, start) or _reserve(uow, row, start)
@@ -246,7 +258,8 @@ def _start_if_free(uow: UnitOfWork, row: Row, start: Start, *, now: Micros, unti
     alert = _start(uow, row, start, now=now, until=until)
     if row.own is not None:
         return _admitted(uow, row, start.claim.occurrence, alert)
-    occurrence = after_start(start, now, detail=row.detail, stop=REASONS[row.stop], deadline=row.deadline)
+    occurrence = after_start(start, now)
+    occurrence = evolve(occurrence, detail=row.detail, stop=REASONS[row.stop], deadline=row.deadline)
     return Admitted(occurrence=occurrence, alert=alert)
 
 

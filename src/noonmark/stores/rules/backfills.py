@@ -109,7 +109,7 @@ def _facts(row: Row) -> dict[str, Any]:
 def _hold(uow: UnitOfWork, rows: list[Row]) -> int:
     slots.hold(uow, rows)
     for row in rows:  # once all of them are held: none may get what another one gives back
-        slots.free_all(uow, row)
+        slots.free_all(uow, uow.state_of(row), row)
         uow.changed(row)
     return len(rows)
 

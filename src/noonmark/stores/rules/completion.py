@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.reasons import Reason
+from noonmark.core.settlement import FAILURES
 from noonmark.core.system_events import ENDS, SystemEvent
 from noonmark.core.targets import AGENT_ROUTES
 from noonmark.ports.workflows import OF_OCCURRENCE
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.records import Row, ScheduleState
     from noonmark.stores.rules.unit_of_work import UnitOfWork
 
-FAILURES = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
+_COMPLETED, _MISFIRED, _SKIPPED, _SUPERSEDED = Phase.COMPLETED, Phase.MISFIRED, Phase.SKIPPED, Phase.SUPERSEDED
+_ACTIVE, _HALTED, _SCHEDULE_COMPLETED = SchedulePhase.ACTIVE, Reason.HALTED, SystemEvent.SCHEDULE_COMPLETED
 
 
 def to_detail(facts: Mapping[str, int | float | str]) -> str:
@@ -32,11 +34,12 @@ def to_detail(facts: Mapping[str, int | float | str]) -> str:
 
 def end(uow: UnitOfWork, row: Row, phase: Phase, reason: Reason, detail: str = "", *, run: Run | None = None) -> None:
     """End a live row, perhaps with a run of it; what it held is handed to the first in line."""
-    slots.leave_queue(uow, row)
-    if reason is Reason.HALTED:
+    if row.wanted is not None or row.waiting_for is not None:
+        slots.leave_queue(uow, row)
+    if reason is _HALTED:
         detail = row.with_halt(detail)
     row.phase, row.reason, row.detail, row.waiting_for = phase, reason, detail, None
-    if phase == Phase.MISFIRED and not row.missed_count:  # a gap of one
+    if phase == _MISFIRED and not row.missed_count:  # a gap of one
         row.missed_count, row.missed_first, row.missed_last = 1, row.nominal, row.nominal
     archive(uow, row, run)
 
@@ -68,16 +71,21 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
     row.ended = uow.now()
     state.live = max(0, state.live - 1)
     state.history += 1
-    if row.phase != Phase.SUPERSEDED:
+    if row.phase != _SUPERSEDED:
         _count(state, row)
         note_admitted(state, row)
-        rate_windows.count_end(uow, state, row)
-        uow.facts.append(Fact(event=ENDS[PHASES[row.phase]], state=state, row=row, run=run))
+        if state.rate_window is not None:
+            rate_windows.count_end(uow, state, row)
+        event = ENDS[PHASES[row.phase]]
+        if uow.is_heard(state, event):
+            uow.facts.append(Fact(event=event, state=state, row=row, run=run))
     uow.changed(row)
     uow.changed_state(state)
-    slots.free_all(uow, row)
-    slots.hand_over_slot(uow, state)  # it may have kept those behind it in its line waiting without the slot
-    dependencies.note_end(uow, state, row)
+    slots.free_all(uow, state, row)
+    if state.queued:
+        slots.hand_over_slot(uow, state)  # it may have kept those behind it in its line waiting without the slot
+    if state.followed:
+        dependencies.note_end(uow, state, row)
     if uow.is_workflow_run(row):
         uow.workflows.close(row)
     if row.route in AGENT_ROUTES:
@@ -97,11 +105,12 @@ def note_admitted(state: ScheduleState, row: Row) -> None:
 
 def complete_if_done(uow: UnitOfWork, state: ScheduleState) -> None:
     """Complete an active schedule with no live row and nothing to come."""
-    if state.exhausted and not state.live and state.phase == SchedulePhase.ACTIVE:
+    if state.exhausted and not state.live and state.phase == _ACTIVE:
         state.phase, state.updated = SchedulePhase.COMPLETED, uow.now()
         state.version += 1
         uow.changed_state(state)
-        uow.facts.append(Fact(event=SystemEvent.SCHEDULE_COMPLETED, state=state))
+        if uow.is_heard(state, _SCHEDULE_COMPLETED):
+            uow.facts.append(Fact(event=_SCHEDULE_COMPLETED, state=state))
 
 
 def uncount(state: ScheduleState, row: Row, fires: int) -> None:
@@ -117,13 +126,13 @@ def _count(state: ScheduleState, row: Row) -> None:
     fires, phase = max(1, row.missed_count), row.phase
     state.total += fires
     state.last_phase = phase
-    if phase == Phase.COMPLETED:
+    if phase == _COMPLETED:
         state.successful += fires
         state.failures_in_row = 0
     elif phase in FAILURES:
         state.failed += fires
         state.failures_in_row += 1
-    elif phase == Phase.MISFIRED:
+    elif phase == _MISFIRED:
         state.missed += fires
-    elif phase == Phase.SKIPPED:
+    elif phase == _SKIPPED:
         state.skipped += fires

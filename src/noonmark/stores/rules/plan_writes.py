@@ -585,4 +585,4 @@ def _forget(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
         state.history = max(0, state.history - 1)
     uow.changed_state(state)
     uow.remove_row(row)
-    slots.free_all(uow, row)
+    slots.free_all(uow, state, row)

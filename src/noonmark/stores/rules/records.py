@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.event import read_chain
+from noonmark.core.frozen import maker
 from noonmark.core.halt import FACTS as HALT_FACTS
 from noonmark.core.ids import TRIGGER, Origin, OriginKind
 from noonmark.core.instants import MIN_INSTANT
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     Pack = Callable[[object], Any]
     Unpack = Callable[[Any, str], object]
 
+make_occurrence = maker(Occurrence)
 PHASES = {str(phase): phase for phase in Phase}
 SCHEDULE_PHASES = {str(phase): phase for phase in SchedulePhase}
 REASONS: dict[str | None, Reason | None] = {None: None} | {str(reason): reason for reason in Reason}
@@ -295,7 +297,7 @@ def new_row(occurrence: Occurrence, *, key: int, state: ScheduleState, pack: Pac
 def to_occurrence(row: Row, uid: str, schedule_id: str, payload: object, unpack: Unpack) -> Occurrence:
     """The occurrence of a record."""
     try:
-        return Occurrence(
+        return make_occurrence(
             id=row.id,
             uid=uid,
             schedule_id=schedule_id,

@@ -96,20 +96,14 @@ def leave_queue(uow: UnitOfWork, row: Row) -> None:
         uow.changed_state(state)
 
 
-def free_all(uow: UnitOfWork, row: Row) -> None:
+def free_all(uow: UnitOfWork, state: ScheduleState, row: Row) -> None:
     """Release the slot and the concurrency keys of a row that is no longer queued."""
-    free_slot(uow, row)
-    free_keys(uow, row)
-
-
-def free_slot(uow: UnitOfWork, row: Row) -> None:
-    """Give the slot back, if this row holds it."""
-    state = uow.state_of(row)
     if state.holder == row.key:
         state.holder = None
         row.holds_slot = 0
         uow.changed_state(state)
         hand_over_slot(uow, state)
+    free_keys(uow, row)
 
 
 def free_keys(uow: UnitOfWork, row: Row) -> None:

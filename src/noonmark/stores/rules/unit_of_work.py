@@ -389,6 +389,10 @@ class UnitOfWork(ABC):
 
     # Events
 
+    def is_heard(self, state: ScheduleState, event: SystemEvent) -> bool:  # noqa: ARG002 - as stores have it
+        """Whether any schedule may subscribe to a system event of one, at the end of the transaction."""
+        return True
+
     @abstractmethod
     def subscribed(self, topics: Collection[Topic]) -> set[Topic]:
         """The topics that a schedule of the tenant subscribes to, or a step of a workflow run waits for."""

@@ -9,23 +9,23 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.admission import Claim
+from noonmark.core.admission import make_claim
 from noonmark.core.fair_queue import rounds
 from noonmark.core.ids import MAX_OWNER, kind_of
 from noonmark.core.lifecycle import LIVE, Phase
-from noonmark.core.occurrence import Occurrence
 from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.ports.records import NODE_LISTED, Renewal
 from noonmark.stores.rules import completion
 from noonmark.stores.rules.admission import lease_row
 from noonmark.stores.rules.completion import to_detail
-from noonmark.stores.rules.records import LEASED, PHASES, REASONS, Unreadable, unpack_overrides
+from noonmark.stores.rules.records import LEASED, PHASES, REASONS, Unreadable, make_occurrence, unpack_overrides
 from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import RowCheck, describe_problems
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from noonmark.core.admission import Claim
     from noonmark.core.instants import Micros
     from noonmark.core.schedule import Schedule
     from noonmark.ports.records import Lease, Shares
@@ -298,7 +298,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
         found_in = PHASES[phase]
         kind_of(origin)
         lost = found_in is Phase.DISPATCHING
-        occurrence = Occurrence(
+        occurrence = make_occurrence(
             id=one_id,
             uid=schedule.uid,
             schedule_id=schedule.schedule_id,
@@ -330,7 +330,7 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
         raise Unreadable(f"{error} is not a phase, reason or origin") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"a column has a value of the wrong kind ({error})") from None
-    return Claim(occurrence=occurrence, schedule=schedule, claimed=now, found_in=found_in)
+    return make_claim(occurrence=occurrence, schedule=schedule, claimed=now, found_in=found_in)
 
 
 def renew(uow: UnitOfWork, holds: Sequence[Lease], *, now: Micros, lease: Micros) -> Renewal:

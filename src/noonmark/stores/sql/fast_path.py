@@ -15,12 +15,13 @@ from noonmark.core.admission import Start
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import Reason
-from noonmark.core.settlement import ENDS
+from noonmark.core.settlement import ENDS, FAILURES
 from noonmark.core.system_events import ENDS as ENDED_AS
 from noonmark.core.system_events import SystemEvent, is_late
-from noonmark.core.targets import AGENT_KINDS, AGENT_ROUTES, BundleTarget, WorkflowTarget
+from noonmark.core.targets import AGENT_ROUTES, WorkflowTarget
 from noonmark.stores.rules.admission import after_start
-from noonmark.stores.rules.completion import FAILURES, to_detail
+from noonmark.stores.rules.completion import to_detail
+from noonmark.stores.rules.plain import takes_only_slot
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions, workflows
 from noonmark.stores.sql.records import run_values, to_json
@@ -103,7 +104,7 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
     tenants = list({one.claim.schedule.owner.tenant for one in admissions})
     groups: dict[tuple[int, int, bool, bool, bool], dict[str, Start]] = {}
     for admission in admissions:
-        if isinstance(admission, Start) and _is_plain(admission):
+        if isinstance(admission, Start) and takes_only_slot(admission):
             claimed = admission.claim.occurrence
             if claimed.uid not in repeated and claimed.id not in late:
                 is_triggered = claimed.origin == TRIGGER
@@ -126,17 +127,6 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
         session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
         occurrences.update({one: after_start(starts[one], now) for one, _ in rows})
     return occurrences
-
-
-def _is_plain(start: Start) -> bool:
-    """Whether it takes only the slot, waits for no turn, names no bundle, and has nothing expected to watch."""
-    declaration = start.claim.schedule.declaration
-    is_expected = declaration.expected is not None or declaration.expected_rate is not None
-    is_expected = is_expected or declaration.target.kind in AGENT_KINDS  # no longer than until the next fire
-    is_expected = is_expected or declaration.runaway is not None  # its starts are counted
-    takes_more = start.concurrency is not None or start.keys or start.max_runs is not None or start.reservation
-    is_bundle = isinstance(declaration.target, BundleTarget)
-    return not (takes_more or is_expected or start.is_in_line or is_bundle)
 
 
 def _may_be_halted(uow: UnitOfWork, start: Start) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
-from noonmark.ports.records import Admitted, KeyRecord
+from noonmark.ports.records import KeyRecord, make_admitted
 from noonmark.stores.group_commit import GroupCommit
 from noonmark.stores.rules import admission, backfills, dependencies, leases, plan_writes, system_events
 from noonmark.stores.rules import budgets as budget_rules
@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from noonmark.ports.changes import StoredChange
     from noonmark.ports.records import (
         Activity,
+        Admitted,
         BackfillChange,
         BackfillProgress,
         Backlog,
@@ -285,7 +286,7 @@ class SqlStore(ABC):
 
         if others:
             return self._write_locked(tenants, admit)
-        return [Admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
+        return [make_admitted(occurrence=started[one.claim.occurrence.id]) for one in admissions]
 
     def upstreams(self, claims: Sequence[Claim]) -> list[Standings]:
         return self._read(lambda uow: dependencies.of_claims(uow, claims))

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 INTERVAL_SECONDS = 1.0
+_PROCESS = Executor.PROCESS
 
 
 class ProgressReporter:
@@ -129,11 +130,15 @@ class FunctionRunner:
         """Call each function when it is due. Steps of workflows come from another thread than that of the loop."""
         assert self._threads is not None, "open() comes first"  # noqa: S101 - a programming error
         in_threads, in_processes, on_loop = [], [], []
+        find = self.functions.find
         for assignment in assignments:
-            if _wants_process(assignment):
+            target = assignment.schedule.declaration.target
+            if not isinstance(target, FunctionTarget):
+                in_threads.append(assignment)
+            elif target.executor is _PROCESS:
                 assignment.progress = self._progress(assignment)
                 in_processes.append(assignment)
-            elif self._is_async(assignment):
+            elif (function := find(target.function)) is not None and function.is_async:
                 on_loop.append(assignment)
             else:
                 in_threads.append(assignment)
@@ -166,11 +171,6 @@ class FunctionRunner:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    def _is_async(self, assignment: Assignment) -> bool:
-        target = assignment.schedule.declaration.target
-        function = self.functions.find(target.function) if isinstance(target, FunctionTarget) else None
-        return function is not None and function.is_async
-
     def _progress(self, assignment: Assignment) -> ProgressReporter:
         return ProgressReporter(assignment, self._report, self._loop)
 
@@ -180,6 +180,8 @@ class FunctionRunner:
             return not_started(assignment, assignment.stop_reason, now=self._now())
         token = _current.set(assignment)
         try:
+            if assignment.traces is None:
+                return _call(self.functions, assignment, asyncio.run, self._now, self._progress)
             with assignment.traced():
                 return _call(self.functions, assignment, asyncio.run, self._now, self._progress)
         finally:
@@ -324,11 +326,6 @@ def _run_in_thread(coroutine: Coroutine[Any, Any, Any]) -> Any:
     if "error" in answer:
         raise answer["error"]
     return answer["result"]
-
-
-def _wants_process(assignment: Assignment) -> bool:
-    target = assignment.schedule.declaration.target
-    return isinstance(target, FunctionTarget) and target.executor is Executor.PROCESS
 
 
 async def _result_or_error(
