@@ -236,6 +236,7 @@ def _ask(
 
 
 CLAIMABLE = (Phase.PENDING, *LEASED)
+_CLAIMED, _DISPATCHING = Phase.CLAIMED, Phase.DISPATCHING
 
 _LEASE = """
     UPDATE occurrences SET phase = 'claimed', fence = fence + 1, node = ?, started = NULL, lease_end = ?
@@ -272,12 +273,12 @@ def take(
         key, schedule = columns[3], schedules[columns[4]]
         try:
             claim = _claim(columns, _readable(schedule), node, now, narrow=uow.session.is_narrow)
-            if claim.found_in is Phase.DISPATCHING:
+            if claim.found_in is _DISPATCHING:
                 _take_over(uow, key, node, now=now, until=until)
         except Unreadable as error:
             faults[key] = str(error)
             continue
-        if claim.found_in is not Phase.DISPATCHING:
+        if claim.found_in is not _DISPATCHING:
             plain.append(key)
         claims.append(claim)
     if plain:
@@ -297,14 +298,14 @@ def _claim(columns: Found, schedule: Schedule, node: str, now: Micros, *, narrow
     try:
         found_in = PHASES[phase]
         kind_of(origin)
-        lost = found_in is Phase.DISPATCHING
+        lost = found_in is _DISPATCHING
         occurrence = make_occurrence(
             id=one_id,
             uid=schedule.uid,
             schedule_id=schedule.schedule_id,
             revision=revision,
             origin=origin,
-            phase=Phase.CLAIMED,
+            phase=_CLAIMED,
             route=route,
             nominal=nominal,
             due=due,

@@ -14,6 +14,7 @@ from operator import attrgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import maker
 from noonmark.core.instants import EPOCH
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.lineage import read_lineage
@@ -185,6 +186,9 @@ class ScheduleCache:
         return schedules
 
 
+_make_schedule = maker(Schedule)
+
+
 def restored(columns: tuple[Any, ...]) -> Schedule:
     """The schedule of the columns of its record, and of its state's uid, phase, revision, version and updated."""
     (_, tenant, user, schedule_id, declared_id, name, description, labels, _, trigger, terms, source) = columns[:12]
@@ -200,7 +204,7 @@ def restored(columns: tuple[Any, ...]) -> Schedule:
             declared = replace(
                 declared, schedule_id=declared_id, name=name, description=description, labels=_labels(read)
             )
-        return Schedule(
+        return _make_schedule(
             uid=uid,
             schedule_id=schedule_id,
             owner=_owner(tenant, user),
