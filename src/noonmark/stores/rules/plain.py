@@ -46,7 +46,7 @@ def start_if_plain(
     """Start a claimed row if that is plain; returns whether it was."""
     if row.attempt or row.losses or row.reason is not None or row.waiting_for is not None or row.stop is not None:
         return False
-    if row.own is not None or row.place is not None or not takes_only_slot(start):
+    if row.own is not None or row.place is not None or row.deadline is not None or not takes_only_slot(start):
         return False
     if start.takes_slot and state.holder is not None and state.holder != row.key:
         return False
@@ -55,7 +55,7 @@ def start_if_plain(
     if is_late(row.first_due, now) and uow.is_heard(state, SystemEvent.STARTED_LATE):
         return False
     row.phase, row.revision, row.attempt = _DISPATCHING, state.revision, 1
-    row.started, row.lease_end, row.deadline = now, until, None
+    row.started, row.lease_end = now, until
     if row.late is None:
         row.late = now - row.first_due
     if start.takes_slot:
