@@ -4,9 +4,10 @@ from dataclasses import FrozenInstanceError, dataclass, field, replace
 
 import pytest
 
-from noonmark.core.frozen import evolve, fast_frozen
+from noonmark.core.frozen import evolve, evolver, fast_frozen, maker
 from noonmark.core.ids import TRIGGER
 from noonmark.core.lifecycle import Phase
+from noonmark.core.occurrence import Occurrence
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
 from noonmark.testing import factories
@@ -19,10 +20,21 @@ def test_it_is_what_replace_gives(changes):
     assert occurrence == factories.occurrence(factories.schedule(), TRIGGER)
 
 
-def test_the_copy_is_frozen_too():
-    copy = evolve(factories.occurrence(factories.schedule(), TRIGGER), attempt=2)
+def test_an_evolver_gives_what_replace_gives():
+    occurrence = factories.occurrence(factories.schedule(), TRIGGER)
+    changes = {"attempt": 2, "phase": Phase.CLAIMED}
+    assert evolver(Occurrence, *changes)(occurrence, **changes) == replace(occurrence, **changes)
+    with pytest.raises(TypeError):
+        evolver(Occurrence, *changes)(occurrence, attempt=2)
+
+
+@pytest.mark.parametrize(
+    "copy", [lambda one: evolve(one, attempt=2), lambda one: evolver(Occurrence, "attempt")(one, attempt=2)]
+)
+def test_the_copy_is_frozen_too(copy):
+    copied = copy(factories.occurrence(factories.schedule(), TRIGGER))
     with pytest.raises(FrozenInstanceError):
-        copy.attempt = 3
+        copied.attempt = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +59,11 @@ class Fast:
     [((1,), {}), ((1, "x", [3]), {"fourth": 4}), ((), {"third": [], "first": 0})],
 )
 def test_a_fast_constructor_takes_what_that_of_a_dataclass_takes(args, kwargs):
-    assert repr(Fast(*args, **kwargs)) == repr(Plain(*args, **kwargs)).replace("Plain", "Fast")
+    expected = repr(Plain(*args, **kwargs)).replace("Plain", "Fast")
+    assert repr(Fast(*args, **kwargs)) == repr(maker(Fast)(*args, **kwargs)) == expected
 
 
-@pytest.mark.parametrize("kind", [Plain, Fast])
+@pytest.mark.parametrize("kind", [Plain, Fast, maker(Fast)])
 @pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, "x", [3], 4), {}), ((1,), {"fifth": 5})])
 def test_it_refuses_what_that_of_a_dataclass_refuses(kind, args, kwargs):
     with pytest.raises(TypeError):
@@ -62,8 +75,11 @@ def test_a_fast_value_is_as_that_of_a_dataclass():
     one = Fast(1)
     assert one.third is not Fast(1).third
     assert one == copy.copy(one) == copy.deepcopy(one) == replace(one, fourth=None) == evolve(one)
-    with pytest.raises(FrozenInstanceError):
-        one.first = 2
+    made = maker(Fast)(1)
+    assert (type(made), made, made.third is one.third) == (Fast, one, False)
+    for frozen in (one, made):
+        with pytest.raises(FrozenInstanceError):
+            frozen.first = 2
 
 
 def test_an_unknown_field_is_an_error():

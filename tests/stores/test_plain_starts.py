@@ -156,6 +156,10 @@ def test_halts_are_left_to_the_rules():
     check(halted=True, is_plain=False)
 
 
+def test_a_start_that_is_committed_ahead_starts_at_its_due_time():
+    check(at=-SECOND, is_plain=True)
+
+
 @pytest.mark.parametrize(
     ("at", "listened", "is_plain"), [(SECOND, True, True), (SECOND + 1, True, False), (SECOND + 1, False, True)]
 )
