@@ -1,6 +1,6 @@
 """A plain start changes a row and its schedule as the rules do that it skips."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
@@ -13,7 +13,7 @@ from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import overlap
 from noonmark.core.policies.expected_rate import ExpectedRate
-from noonmark.core.policies.limits import Concurrency
+from noonmark.core.policies.limits import Concurrency, KeyLimit
 from noonmark.core.policies.runaway import RunawayPolicy
 from noonmark.core.reasons import Reason
 from noonmark.core.targets import BundleTarget, TaskTarget
@@ -50,6 +50,12 @@ OTHERS = {
     "agent": {"target": TaskTarget(query="work")},
 }
 """Declarations of which no start is plain."""
+NEEDS = [
+    {"is_in_line": True},
+    {"keys": (KeyLimit("key", 1, Reason.INFLIGHT_LIMIT),)},
+    {"reservation": object()},
+]
+"""What no plain start needs."""
 CHANGED = {
     "new": ({}, True),
     "punctual": ({"late": 5}, True),
@@ -72,7 +78,9 @@ OWN = object()
 class Started:
     """A store with one occurrence that is claimed; `way` starts it."""
 
-    def __init__(self, way, origin=TRIGGER, row=None, state=None, *, at=0, halted=False, listened=False, **declared):
+    def __init__(
+        self, way, origin=TRIGGER, row=None, state=None, *, at=0, halted=False, listened=False, needs=None, **declared
+    ):
         clock = HandClock()
         self.store = MemoryStore(clock)
         self.uow = self.store._uow
@@ -94,7 +102,8 @@ class Started:
                 setattr(record, name, self.row.key if value is OWN else value)
         claim = Claim(occurrence=self.uow.occurrence(self.row, schedule), schedule=schedule, claimed=NOW)
         decided = admit(claim, now=NOW, lease=LEASE)
-        self.start = decided if isinstance(decided, Start) else Start(claim=claim, takes_slot=True)
+        start = decided if isinstance(decided, Start) else Start(claim=claim, takes_slot=True)
+        self.start = replace(start, **needs or {})
         self.before = self.records()
         with self.uow.fixed_subscriptions():
             self.answer = way(self, now=NOW + at, until=NOW + at + LEASE)
@@ -144,6 +153,11 @@ def test_a_plain_start_is_as_by_the_rules(origin, declared, changed):
 @pytest.mark.parametrize("declared", OTHERS)
 def test_a_start_that_takes_or_counts_more_is_not_plain(declared):
     check(is_plain=False, **OTHERS[declared])
+
+
+@pytest.mark.parametrize("needs", NEEDS)
+def test_a_start_that_needs_more_is_not_plain(needs):
+    check(is_plain=False, needs=needs)
 
 
 def test_a_start_needs_a_free_slot():
