@@ -183,6 +183,76 @@ def test_a_mistake_of_ours_is_shown_as_it_is_and_breaks_nothing(stores):
     assert stores.backends() == before
 
 
+def test_statements_of_a_pipeline_do_not_wait_for_each_other(stores, watcher):
+    store = stores.open()
+    watcher.fetch("SELECT pg_advisory_lock(7)")
+
+    def work(uow):
+        with uow.session.pipelined():
+            write_node("one")(uow)
+            uow.session.execute("SELECT pg_advisory_xact_lock(7)")
+            watcher.fetch("SELECT pg_advisory_unlock(7)")  # else it would never be granted
+            assert uow.session.query("SELECT route FROM served_routes") == [("one",)]
+            write_node("two")(uow)
+
+    store._write_unlocked(work)
+    assert stores.nodes() == ["one", "two"]
+
+
+def test_a_pipeline_that_was_interrupted_is_done_again(stores):
+    store, tries = stores.open(), []
+
+    def work(uow):
+        tries.append(len(tries))
+        with uow.session.pipelined():
+            write_node(f"try-{len(tries)}")(uow)
+            if len(tries) < 3:
+                uow.session.execute(END_MYSELF)
+
+    store._write_unlocked(work)
+    assert stores.nodes() == ["try-3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters", "error"),
+    [("SELECT ?::integer", [2**40], psycopg.DataError), (LONG, [], StoreUnavailable)],
+    ids=["a mistake", "too long"],
+)
+def test_an_error_in_a_pipeline_undoes_all_of_it_and_the_connection_is_kept(stores, text, parameters, error):
+    store = stores.open("timeout=0.5")
+    before = stores.backends()
+
+    def work(uow):
+        with uow.session.pipelined():
+            write_node("before")(uow)
+            uow.session.execute(text, *parameters)
+            write_node("after")(uow)
+
+    with pytest.raises(error):
+        store._write_unlocked(work)
+    assert stores.nodes() == []
+    store._write_unlocked(write_node("later"))
+    assert stores.nodes() == ["later"]
+    assert stores.backends() == before
+
+
+def test_a_network_that_swallows_a_pipeline_is_given_up(stores, proxy):
+    store = stores.open("timeout=0.5", port=proxy.port)
+
+    def work(uow):
+        with uow.session.pipelined():
+            proxy.black_hole()
+            write_node("lost")(uow)
+
+    with pytest.raises(StoreUnavailable):
+        store._write_unlocked(work)
+    proxy.cut()
+    proxy.heal()
+    assert stores.nodes() == []
+    store._write_unlocked(write_node("later"))
+    assert stores.nodes() == ["later"]
+
+
 def test_a_statement_that_was_prepared_before_a_table_changed_is_prepared_again(stores, watcher):
     store = stores.open()
     looks = "SELECT seen FROM served_routes"

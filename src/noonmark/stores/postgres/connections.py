@@ -52,12 +52,20 @@ class Connection(psycopg.Connection[Row]):
 
     def fetch(self, text: str, parameters: Sequence[object] = ()) -> list[Row]:
         """Prepare and execute a statement; returns its rows."""
-        cursor = self.execute(text, parameters, prepare=True, binary=True)
+        cursor = self.send(text, parameters)
+        if self._pipeline is not None:
+            self._pipeline.sync()
         return [] if cursor.rownumber is None else cursor.fetchall()
 
-    def run(self, text: str) -> None:
-        """Execute one or more statements without parameters."""
-        self.execute(text, prepare=False)
+    def send(self, text: str, parameters: Sequence[object] = ()) -> psycopg.Cursor[Row]:
+        """Prepare and execute a statement; in a pipeline, without waiting for the server."""
+        return self.execute(text, parameters, prepare=True, binary=True)
+
+    def run(self, text: str) -> list[Row]:
+        """Execute one or more statements without parameters; returns the rows of the last one."""
+        cursor = self.execute(text, prepare=False)
+        cursor.set_result(-1)
+        return [] if cursor.rownumber is None else cursor.fetchall()
 
     def wait(self, gen: Generator[Any, Any, T], interval: float = _INTERVAL, timeout: float | None = None) -> T:
         """Wait for the server, as long as a statement may take."""

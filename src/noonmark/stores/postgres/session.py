@@ -17,6 +17,7 @@ from noonmark.stores.sql.session import varying_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from noonmark.core.instants import Micros
     from noonmark.stores.postgres.connections import Connection
@@ -40,15 +41,22 @@ class PostgresSession:
 
     is_narrow = True
 
-    def __init__(self, connection: Connection, clock: Callable[[], Micros] | None, *, locks_rows: bool = False) -> None:
-        """Without a clock, the server's is used."""
+    def __init__(
+        self,
+        connection: Connection,
+        clock: Callable[[], Micros] | None,
+        *,
+        began: Micros | None = None,
+        locks_rows: bool = False,
+    ) -> None:
+        """Without a clock, the server's is used; `began` is its time if it is known."""
         self._connection, self._clock = connection, clock
         self._lock = " FOR UPDATE" if locks_rows else ""
         self._lock_of = " FOR UPDATE OF {}" if locks_rows else ""
-        self._now: Micros | None = None
+        self._now = began if clock is None else None
 
     def now(self) -> Micros:
-        """The time at which the transaction first asked for it."""
+        """The time at which the transaction had its locks, or first asked for it."""
         if self._now is None:
             self._now = self._connection.fetch(CLOCK)[0][0] if self._clock is None else self._clock()
         return self._now
@@ -66,7 +74,11 @@ class PostgresSession:
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
         put, shapes = _put(text)
-        self._connection.fetch(put, _sent(shapes, parameters))
+        self._connection.send(put, _sent(shapes, parameters))
+
+    def pipelined(self) -> AbstractContextManager[object]:
+        """Send statements while the server carries out those before them; the end raises an error of any of them."""
+        return self._connection.pipeline()
 
     def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
         """Records by a unique column, locked in one order."""
@@ -82,17 +94,17 @@ class PostgresSession:
     def update(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Set columns of rows."""
         varying, parameters = _packed(table, names, rows)
-        self._connection.fetch(_updating(table, names, varying), parameters)
+        self._connection.send(_updating(table, names, varying), parameters)
 
     def insert(self, table: str, names: tuple[str, ...], rows: Sequence[Values]) -> None:
         """Add rows."""
         varying, parameters = _packed(table, names, rows)
-        self._connection.fetch(_inserting(table, names, varying, 0), parameters)
+        self._connection.send(_inserting(table, names, varying, 0), parameters)
 
     def put(self, table: str, names: tuple[str, ...], rows: Sequence[Values], *, key: int = 1) -> None:
         """Add rows, or replace them."""
         varying, parameters = _packed(table, names, rows)
-        self._connection.fetch(_inserting(table, names, varying, key), parameters)
+        self._connection.send(_inserting(table, names, varying, key), parameters)
 
     def delete(self, table: str, by: str, values: Sequence[int]) -> None:
         """Remove rows."""

@@ -16,7 +16,7 @@ from noonmark.stores.postgres import bootstrap
 from noonmark.stores.postgres.address import parse_address
 from noonmark.stores.postgres.connections import ConnectionPool, RetryableError, breaks_connection, translate_error
 from noonmark.stores.postgres.listener import make_listener
-from noonmark.stores.postgres.session import PostgresSession
+from noonmark.stores.postgres.session import CLOCK, PostgresSession
 from noonmark.stores.rules.system_events import publish
 from noonmark.stores.sql.schema.version import VERSION
 from noonmark.stores.sql.store import SqlStore
@@ -125,7 +125,7 @@ class PostgresStore(SqlStore):
         return self._transact(_WRITING, work)
 
     def _start_unlocked(self, work: Callable[[UnitOfWork], T]) -> T:
-        # One round trip, as below. A halt waits for the starts that did not see it, and later ones see it.
+        # A halt waits for the starts that did not see it, and later ones see it.
         return self._transact(f"{_WRITING}; {_LOCK_SHARED.format(_lock_of(self._address.schema, _STARTS))}", work)
 
     def _write_locked(
@@ -147,7 +147,7 @@ class PostgresStore(SqlStore):
                 uow.session.execute(_NOTIFY, self._address.channel)
             return answer
 
-        # One round trip for both. The locks are taken in ascending order, so that no two transactions deadlock.
+        # The locks are taken in ascending order, so that no two transactions deadlock.
         begin = f"{_WRITING}; {_LOCK.format(','.join(map(str, locks)))}"
         return self._transact(begin, do, locks_rows=True)
 
@@ -170,14 +170,17 @@ class PostgresStore(SqlStore):
         raise AssertionError("unreachable")
 
     def _try(self, connection: Connection, begin: str, work: Callable[[UnitOfWork], T], *, locks_rows: bool) -> T:
-        is_committing = False
+        is_writing, is_committing, began = begin not in (_AUTOCOMMIT, _READING), False, None
         try:
-            if begin:
+            if is_writing:  # one round trip for the locks and the time
+                [(began,)] = connection.run(f"{begin}; {CLOCK}")
+            elif begin:
                 connection.run(begin)
-            uow = UnitOfWork(PostgresSession(connection, self._clock, locks_rows=locks_rows), self._schedule_cache)
+            session = PostgresSession(connection, self._clock, began=began, locks_rows=locks_rows)
+            uow = UnitOfWork(session, self._schedule_cache)
             answer = work(uow)
             if begin:
-                if begin != _READING:
+                if is_writing:
                     uow.write()
                     is_committing = True
                 connection.commit()

@@ -112,20 +112,21 @@ def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, 
                 group = (admission.claim.schedule.revision, claimed.fence, admission.takes_slot, is_first, is_triggered)
                 groups.setdefault(group, {})[claimed.id] = admission
     occurrences: dict[str, Occurrence] = {}
-    for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
-        values = (revision, int(takes_slot), tenants, list(starts), fence)
-        locked = session.gather("id, key, is_plain, has_halts", f"({STARTABLE}) AS found", *values)
-        rows = [
-            (one, key)
-            for one, key, is_plain, has_halts in locked
-            if is_plain and not (has_halts and _may_be_halted(uow, starts[one]))
-        ]
-        if not rows:
-            continue
-        keys = [key for _, key in rows]
-        session.execute(START[takes_slot], revision, now, now, uow.lease_end(now, lease), keys)
-        session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
-        occurrences.update({one: after_start(starts[one], now) for one, _ in rows})
+    with session.pipelined():
+        for (revision, fence, takes_slot, is_first, is_triggered), starts in groups.items():
+            values = (revision, int(takes_slot), tenants, list(starts), fence)
+            locked = session.gather("id, key, is_plain, has_halts", f"({STARTABLE}) AS found", *values)
+            rows = [
+                (one, key)
+                for one, key, is_plain, has_halts in locked
+                if is_plain and not (has_halts and _may_be_halted(uow, starts[one]))
+            ]
+            if not rows:
+                continue
+            keys = [key for _, key in rows]
+            session.execute(START[takes_slot], revision, now, now, uow.lease_end(now, lease), keys)
+            session.execute(STARTED, keys, now, now, int(is_first), int(is_triggered), int(takes_slot))
+            occurrences.update({one: after_start(starts[one], now) for one, _ in rows})
     return occurrences
 
 
@@ -160,27 +161,28 @@ def end_all(uow: UnitOfWork, settlements: Sequence[Settlement]) -> set[str]:
     ended: set[str] = set()
     runs: list[tuple[Any, ...]] = []
     closed: list[int] = []
-    for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
-        columns = "id, key, schedule, is_last, is_plain"
-        locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
-        rows = [
-            (row_id, key, schedule, is_last)
-            for row_id, key, schedule, is_last, is_plain in locked
-            if is_plain
-            and not (subscribed and is_last and (ends[row_id].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
-        ]
-        if not rows:
-            continue
-        session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in rows])
-        _note_ends(session, rows, phase, holds_slot=holds_slot, now=now)
-        for row_id, key, schedule, _ in rows:
-            run = ends[row_id].run
-            ended.add(row_id)
-            if ends[row_id].occurrence.route == WorkflowTarget.route:
-                closed.append(key)
-            runs.append(run_values(key, schedule, run, to_json(run.result)))
-    if runs:
-        put_runs(session, runs)
+    with session.pipelined():
+        for (phase, reason, detail, attempt, fence, holds_slot), ends in groups.items():
+            columns = "id, key, schedule, is_last, is_plain"
+            locked = session.gather(columns, f"({ENDABLE}) AS found", list(ends), fence, int(holds_slot))
+            rows = [
+                (row_id, key, schedule, is_last)
+                for row_id, key, schedule, is_last, is_plain in locked
+                if is_plain
+                and not (subscribed and is_last and (ends[row_id].tenant, SystemEvent.SCHEDULE_COMPLETED) in subscribed)
+            ]
+            if not rows:
+                continue
+            session.execute(END, str(phase), str(reason), detail, attempt, now, [key for _, key, _, _ in rows])
+            _note_ends(session, rows, phase, holds_slot=holds_slot, now=now)
+            for row_id, key, schedule, _ in rows:
+                run = ends[row_id].run
+                ended.add(row_id)
+                if ends[row_id].occurrence.route == WorkflowTarget.route:
+                    closed.append(key)
+                runs.append(run_values(key, schedule, run, to_json(run.result)))
+        if runs:
+            put_runs(session, runs)
     if closed:
         workflows.close_runs(session, closed, now)
     return ended

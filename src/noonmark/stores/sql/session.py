@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from noonmark.core.instants import Micros
 
@@ -40,6 +41,9 @@ class Session(Protocol):
 
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
+
+    def pipelined(self) -> AbstractContextManager[object]:
+        """Within the block, only a read and the end wait for the statements before them."""
 
     def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
         """The records of a table whose column `by`, a unique one, has one of the values; in no order."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from noonmark.stores.sql.session import varying_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
     from noonmark.core.instants import Micros
     from noonmark.stores.sql.session import Values
@@ -62,6 +64,10 @@ class SqliteSession:
     def execute(self, text: str, *parameters: object) -> None:
         """Carry out a statement."""
         self._connection.execute(_put(text), _sent(parameters))
+
+    def pipelined(self) -> AbstractContextManager[object]:
+        """Statements are carried out at once."""
+        return nullcontext()
 
     def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
         """Records by a unique column."""
