@@ -19,6 +19,7 @@ from noonmark.core.run import Outcome
 from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.driver import loop as loop_module
 from noonmark.driver.loop import Loop
+from noonmark.driver.node import Node
 from noonmark.driver.wakeup import Wakeup
 from noonmark.ports import events as driver_events
 from noonmark.ports.runtime import Runtime, Timing
@@ -222,6 +223,71 @@ def test_many_ends_are_written_at_once(monkeypatch):
             place.target.end(given[5])
             await place.ended()
         assert all(place.row(one).phase is Phase.COMPLETED for one in fires)
+
+    asyncio.run(story())
+
+
+def test_a_full_batch_of_ends_is_written_beside_another():
+    async def story():
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)), batch=2)
+        schedule = place.create()
+        runs = [place.add(schedule, f"{n}") for n in range(5)]
+
+        async def another_batch():
+            for one in given[2:4]:
+                place.target.end(one)
+            await place.sink.until_kind(driver_events.Settled, 2)
+            assert place.row(runs[0]).phase is Phase.DISPATCHING
+
+        async with place.running():
+            given = [await place.started(one) for one in runs]
+            place.store.meanwhile("settle", on_loop(another_batch))
+            for one in given[:2]:
+                place.target.end(one)
+            await place.sink.until_kind(driver_events.Settled, 4)
+            place.target.end(given[4])
+            await place.sink.until_kind(driver_events.Settled, 5)
+
+    asyncio.run(story())
+
+
+def test_ends_that_fill_no_batch_wait_for_the_write_before():
+    async def story():
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)), batch=3)
+        schedule = place.create()
+        runs = [place.add(schedule, f"{n}") for n in range(3)]
+
+        async def two_more():
+            for one in given[1:]:
+                place.target.end(one)
+                for _ in range(20):
+                    await asyncio.sleep(0)  # noqa: TID251 - no waiting
+
+        async with place.running():
+            given = [await place.started(one) for one in runs]
+            place.store.meanwhile("settle", on_loop(two_more))
+            place.target.end(given[0])
+            await place.sink.until_kind(driver_events.Settled, 3)
+            assert place.store.calls["settle"] == 2
+
+    asyncio.run(story())
+
+
+def test_no_end_is_written_while_the_clock_is_in_doubt(monkeypatch):
+    async def story():
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)), batch=1)
+        schedule = place.create()
+        runs = [place.add(schedule, f"{n}") for n in range(3)]
+        async with place.running():
+            given = [await place.started(one) for one in runs]
+            with monkeypatch.context() as doubt:
+                doubt.setattr(Node, "is_in_doubt", True)
+                for one in given:
+                    place.target.end(one)
+                for _ in range(20):  # a write of ends would overtake these calls
+                    await place.loop.driver.node.executor.call(place.store.newest_time)
+                assert place.store.calls["settle"] == 0
+            await place.sink.until_kind(driver_events.Settled, 3)
 
     asyncio.run(story())
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.instants import Micros
     from noonmark.driver.node import Node
+    from noonmark.driver.steps.reports import SettleReport
     from noonmark.ports.runtime import Runtime
     from noonmark.ports.target import Assignment, Reported
 
@@ -130,7 +131,7 @@ class Loop:
         self._claim, self._start, self._settle = self._wakeup(), self._wakeup(), self._wakeup()
         self._stop, self._drain, self._renew = self._wakeup(), self._wakeup(), self._wakeup()
         self._prune, self._progress, self._compare = self._wakeup(), self._wakeup(), self._wakeup()
-        self._settle_now = self._wakeup()
+        self._settle_now, self._settle_full = self._wakeup(), self._wakeup()
         self._is_stopping = self._is_drained = False
         self._is_leaving = self._has_successor = False
         self._batches_ends = runtime.store.traits.blocks
@@ -213,6 +214,7 @@ class Loop:
             asyncio.create_task(step)
             for step in (
                 self._settle_loop(),
+                *([self._full_batch_loop()] if node.store.traits.max_concurrency > 1 else []),
                 self._progress_loop(),
                 self._every(timing.lease // 3, self._renew_leases, self._renew),
                 self._compare_clocks(self._wakeup()),
@@ -389,12 +391,30 @@ class Loop:
             report = await self._try(self.driver.settle_once)
             if report is None:
                 return
-            self._wake_target()
-            if report.frees_others:
-                self._claim.set()
-            elif report.settled:
-                # Other schedules may depend on it; only the store knows.
-                self._claim.set_within(PACE)
+            self._after_ends(report)
+
+    async def _full_batch_loop(self) -> None:
+        """Write full batches of ends beside those of `_settle_loop`: ends keep up with the two tasks that start."""
+        while not self._is_drained:
+            if self._node.is_in_doubt and not self._is_stopping:
+                await self._settle_full.wait(IDLE_PAUSE)
+            elif not self._is_batch_full:
+                await self._settle_full.wait(None)
+            elif (report := await self._try(self.driver.settle_once)) is not None:
+                self._after_ends(report)
+
+    def _after_ends(self, report: SettleReport) -> None:
+        self._wake_target()
+        if report.frees_others:
+            self._claim.set()
+        elif report.settled:
+            # Other schedules may depend on it; only the store knows.
+            self._claim.set_within(PACE)
+
+    @property
+    def _is_batch_full(self) -> bool:
+        """Whether as many ends wait as one write takes."""
+        return len(self._node.finished) >= self._node.batch
 
     @property
     def _may_batch_ends(self) -> bool:
@@ -517,6 +537,8 @@ class Loop:
             self._has_urgent_end = True
             self._settle_now.set()
         self._settle.set()
+        if self._is_batch_full:
+            self._settle_full.set()
         if self._is_stopping:
             self._drain.set()
 

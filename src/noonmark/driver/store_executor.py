@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_THREADS = 4
-"""What a driver calls at the same time: look for work, start (two tasks), settle."""
+MAX_THREADS = 5
+"""What a driver calls at the same time: look for work, start (two tasks), settle (two tasks)."""
 
 
 class Priority(IntEnum):
