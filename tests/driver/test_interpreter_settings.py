@@ -22,7 +22,7 @@ def _defaults(monkeypatch):
     monkeypatch.setattr(interpreter_settings, "_changed", [])
     before = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH_INTERVAL.default)
-    gc.set_threshold(700)
+    gc.set_threshold(int(NEW_OBJECTS.default))
     yield
     sys.setswitchinterval(before[0])
     gc.set_threshold(*before[1])
@@ -72,9 +72,9 @@ def test_what_the_program_sets_meanwhile_stays(setting, own):
 
 FORK = """
 import gc, os, sys
-from noonmark.driver.interpreter_settings import driver_settings
+from noonmark.driver.interpreter_settings import NEW_OBJECTS, driver_settings
 
-gc.set_threshold(700)
+gc.set_threshold(int(NEW_OBJECTS.default))
 with driver_settings():
     child = os.fork()
     if child:
@@ -86,4 +86,4 @@ with driver_settings():
 
 def test_a_forked_process_begins_with_the_defaults():
     ran = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines() == ["0.00500 700", "0.00010 2000"]
+    assert ran.stdout.splitlines() == [f"0.00500 {NEW_OBJECTS.default}", f"0.00010 {NEW_OBJECTS.value}"]
