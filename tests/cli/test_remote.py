@@ -2,6 +2,7 @@
 
 import json
 import threading
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -126,13 +127,59 @@ class Other(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-def test_another_program_is_not_a_server():
-    with HTTPServer(("127.0.0.1", 0), Other) as other:
-        thread = threading.Thread(target=other.handle_request)
+@contextmanager
+def answering(handler):
+    """A server of another kind; its address."""
+    with HTTPServer(("127.0.0.1", 0), handler) as other:
+        thread = threading.Thread(target=other.serve_forever, args=[0.01])
         thread.start()
-        url = f"http://127.0.0.1:{other.server_port}"
+        try:
+            yield f"http://127.0.0.1:{other.server_port}"
+        finally:
+            other.shutdown()
+            thread.join()
+
+
+class Failing(Other):
+    """A server whose store does not answer."""
+
+    def do_POST(self):
+        problem = {"code": "store_unavailable", "detail": "the log has the cause under this request_id"}
+        self.send_response(503)
+        self.end_headers()
+        self.wfile.write(json.dumps({**problem, "request_id": "0660a1"}).encode())
+
+
+def test_an_error_of_the_server_has_the_request_id_that_its_log_has():
+    with answering(Failing) as url:
         done = call("schedule", "list", "--server", url)
-        thread.join()
+        assert done.code == 6
+        assert done.errors == ["the log has the cause under this request_id", "the request_id is 0660a1"]
+        assert call("schedule", "list", "--server", url, "--json").problem["request_id"] == "0660a1"
+
+
+def test_a_request_that_a_server_refused_has_no_request_id(server):
+    done = call("schedule", "status", "nowhere", "--server", server.url, "--json")
+    assert (done.code, "request_id" in done.problem) == (3, False)
+    assert len(call("schedule", "status", "nowhere", "--server", server.url).errors) == 1
+
+
+class Silent(Other):
+    """A server that expects TLS: it closes the connection."""
+
+    def handle_one_request(self):
+        self.close_connection = True
+
+
+def test_a_server_that_speaks_tls_is_a_possible_cause_of_silence():
+    with answering(Silent) as url:
+        [line] = call("schedule", "list", "--server", url).errors
+        assert "; a server that speaks TLS needs an address with https" in line
+
+
+def test_another_program_is_not_a_server():
+    with answering(Other) as url:
+        done = call("schedule", "list", "--server", url)
     assert (done.code, done.errors) == (1, [f"{url}/rpc did not answer as Noonmark does; is it another program?"])
 
 

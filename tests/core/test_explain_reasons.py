@@ -41,7 +41,7 @@ TOLD = {
             [],
             (
                 "It has not run yet: it has been due since 2026-11-15 12:05:00 UTC, and waits for a node that serves "
-                "`function:tidy`."
+                "`function:tidy` to claim it."
             ),
         ),
     ],
@@ -602,15 +602,15 @@ TOLD = {
             {},
             {"phase": Phase.TIMED_OUT, "attempt": 1},
             [Outcome.TIMED_OUT],
-            "It ran and timed out: the run took longer than its timeout (attempt 1 of 1).",
+            "It ran and timed out: the run took longer than its timeout, with `ValueError: no disk` (attempt 1 of 1).",
         ),
         (
             TRIES,
             {"phase": Phase.TIMED_OUT, "attempt": 1, "facts": {"delivery": "at_most_once"}},
             [Outcome.TIMED_OUT],
             (
-                "It ran and timed out: the run took longer than its timeout (attempt 1 of 3); it may still have been "
-                "at work, and `at_most_once` forbids another attempt then."
+                "It ran and timed out: the run took longer than its timeout, with `ValueError: no disk` (attempt 1 of "
+                "3); it may still have been at work, and `at_most_once` forbids another attempt then."
             ),
         ),
     ],
@@ -757,7 +757,7 @@ TOLD = {
 # Reasons of decisions that no row carries, and what is said of one that was caught up is told with what became of it.
 OF_DECISIONS = {
     Reason.WITHIN_GRACE: "it has been due since 2026-11-15 12:00:00 UTC, and waits for a node that serves "
-    "`function:tidy`",
+    "`function:tidy` to claim it",
     Reason.CAUGHT_UP: "it was missed at first, and the misfire policy `skip` took it up after all",
     Reason.WINDOW_OPEN: "the window in which it may run was open",
 }

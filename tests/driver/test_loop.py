@@ -668,7 +668,7 @@ def failed(told, duty):
     return [one for one in told if isinstance(one, driver_events.StoreFailed) and one.step == duty]
 
 
-def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
+def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch, caplog):
     async def story():
         place = Place()
         schedule = place.create()
@@ -681,6 +681,8 @@ def test_the_first_success_lets_other_steps_retry_at_once(monkeypatch):
                 patient.setattr(loop_module, "LONGEST_RETRY", HOUR)
                 loop.wake()
                 await place.sink.until(lambda told: failed(told, "_claim_due"))
+            assert "claim_due failed; retrying in " in caplog.messages[-1]
+            assert "_claim_due" not in caplog.text
             place.target.end(assignment)
             await place.sink.until(lambda told: failed(told, "settle_once"))
             second = place.add(schedule, "second")

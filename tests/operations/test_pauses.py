@@ -114,3 +114,23 @@ def test_a_skip_for_overlap_names_the_occurrence_in_the_way(harness):
     assert skipped["detail"] == {"in_flight": first["occurrence_id"]}
     answer = harness("occurrence/explain", occurrence_id=skipped["occurrence_id"])
     assert f"`{first['occurrence_id']}` was still in flight" in answer["summary"]
+
+
+def test_a_skip_for_overlap_says_what_has_become_of_the_occurrence_in_the_way(harness):
+    harness("schedule/delete", schedule_id="tick")
+    harness.create(schedule_id="slow", retry_policy={"max_attempts": 2, "backoff_seconds": 90})
+    harness.answers.append(ValueError("busy"))
+    harness.pass_by(60)
+    harness.pass_by(60)
+    skipped, first = harness("schedule/occurrences", schedule_id="slow", phase=["pending", "skipped"])["occurrences"][-2:]
+    waits = f"`{first['occurrence_id']}` has still not ended: it "
+    advice = f"; `noonmark run cancel {first['occurrence_id']}` ends it."
+    for name, arguments in (
+        ("occurrence/explain", {"occurrence_id": skipped["occurrence_id"]}),
+        ("schedule/explain", {"schedule_id": "slow"}),
+    ):
+        summary = harness(name, **arguments)["summary"]
+        assert waits in summary
+        assert summary.endswith(advice)
+    harness("occurrence/cancel", occurrence_id=first["occurrence_id"])
+    assert "has still" not in harness("occurrence/explain", occurrence_id=skipped["occurrence_id"])["summary"]

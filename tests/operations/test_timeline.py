@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core.admission import admit
 from noonmark.core.errors import InvalidRequest, NotAllowed, NotFound
 from noonmark.core.instants import SECOND, parse_instant, to_text
 from noonmark.core.schedule import Owner
@@ -302,3 +303,70 @@ def test_revisions_say_who_changed_what():
     for caller in (STRANGER, replace(BEN, sees_own_only=True)):
         with pytest.raises(NotFound):
             harness("schedule/revisions", caller, schedule_id="report")
+
+
+def needs_look(harness: Harness) -> list[tuple[str, str]]:
+    """What needs attention, as kinds and schedules; a node is alive."""
+    now = harness.service.store.clock()
+    beat = Heartbeat(node="n", routes=("function:report",), capacity=4, lease=600 * SECOND)
+    harness.service.store.beat(beat, now=now)
+    return [(one["kind"], one["schedule_id"]) for one in harness("overview")["needs_look"]]
+
+
+def test_a_schedule_that_was_paused_automatically_needs_a_look_however_long_ago():
+    harness = Harness()
+    create(harness, "by-hand")
+    harness("schedule/pause", schedule_id="by-hand")
+    create(harness, "broken", pause_on_failure=1)
+    harness.answers = [ValueError("no")]
+    harness("schedule/run", schedule_id="broken")
+    harness.pass_by(1)
+    assert needs_look(harness) == [("paused", "broken"), ("failed", "broken")]
+    harness.pass_by(3 * 24 * 3_600)
+    assert needs_look(harness) == [("paused", "broken")]
+    [entry] = harness("overview")["needs_look"]
+    assert entry["text"].startswith("It was paused automatically (pause_on_failure is 1, and 1 ")
+    assert entry["text"].endswith("), and does not run until it is resumed.")
+    assert entry["action"] == "schedule/resume"
+    harness("schedule/resume", schedule_id="broken")
+    assert needs_look(harness) == []
+
+
+def test_a_failure_needs_a_look_until_its_schedule_completes_again_whatever_fails_more_often(monkeypatch):
+    harness = Harness()
+    create(harness, "rare", trigger={"type": "event", "event_type": "seen"})
+    create(harness, "noisy", trigger={"type": "event", "event_type": "seen"})
+    harness.answers = [ValueError("no")] * 100
+    for name in ("rare", *["noisy"] * 60):
+        harness("schedule/run", schedule_id=name)
+        harness.pass_by(1)
+    both = [("failed", "noisy"), ("failed", "rare")]
+    assert needs_look(harness) == both
+    harness.pass_by(3 * 24 * 3_600)
+    assert sorted(needs_look(harness)) == both
+    with monkeypatch.context() as large:
+        large.setattr("noonmark.operations.overview.MAX_SCHEDULES", 1)
+        assert needs_look(harness) == []
+    harness.answers = []
+    harness("schedule/run", schedule_id="rare")
+    harness.pass_by(1)
+    assert needs_look(harness) == both[:1]
+    harness("schedule/pause", schedule_id="noisy")
+    assert needs_look(harness) == []
+
+
+def test_a_run_for_which_fires_are_skipped_needs_a_look():
+    harness = Harness()
+    store, lease = harness.service.store, 600 * SECOND
+    create(harness, "stuck", trigger={"type": "interval", "every_seconds": 60})
+    run = harness("schedule/run", schedule_id="stuck")
+    now = store.clock()
+    [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=lease)
+    store.admit([admit(claim, now=now, lease=lease)], now=now, lease=lease)
+    assert needs_look(harness) == []
+    harness.pass_by(60)
+    assert needs_look(harness) == [("overdue", "stuck")]
+    [entry] = harness("overview")["needs_look"]
+    assert entry["text"].startswith("It is running: node `n` started attempt 1 of 1 at ")
+    assert entry["text"].endswith(". The fires of its schedule are skipped until it has ended.")
+    assert (entry["occurrence_id"], entry["action"]) == (run["occurrence_id"], "occurrence/cancel")

@@ -19,6 +19,8 @@ from noonmark.operations.errors import STATUS, error_document
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+SERVER_ERROR = 500
+"""HTTP statuses from here on mean that the server failed, not that it refused."""
 COMMANDS = {
     "preview": (
         "preview:preview",
@@ -429,8 +431,11 @@ def _program_arguments(words: list[str], rest: list[str]) -> list[str]:
 
 def _fail(error: NoonmarkError, *, as_json: bool) -> int:
     row = STATUS[error.code]
+    # Of an error of the server, its log says more.
+    request_id = {"request_id": error.request_id} if error.request_id and row.http >= SERVER_ERROR else {}
     if as_json:
-        print_error_json({"title": row.title, "status": row.http, **error_document(error)})
+        print_error_json({"title": row.title, "status": row.http, **error_document(error), **request_id})
     else:
         print_errors(error.problems if isinstance(error, InvalidSchedule) else [error])
+        print_errors(f"the request_id is {name}" for name in request_id.values())
     return row.exit

@@ -243,6 +243,7 @@ def read_error(document: Document) -> NoonmarkError:
     if isinstance(error, InvalidSchedule) and "problems" in document:
         error.problems = tuple(Problem(one["field"], one["detail"], one["code"]) for one in document["problems"])
     if request_id := document.get("request_id"):
+        error.request_id = request_id
         error.add_note(f"The server logs this as request {request_id}.")
     return error
 

@@ -65,6 +65,8 @@ class NoonmarkError(Exception):
     """The root: `code` is stable, `message` is for people, `field` is the place in the document, if there is one."""
 
     code: ClassVar[str] = "error"
+    request_id: str | None = None
+    """The name of the request in the log of the server that answered with the error."""
 
     def __init__(self, message: str, *, field: str = "") -> None:
         """Take the message and the field that it is about."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import explain
 from noonmark.core.ids import is_hidden, visible_id
-from noonmark.core.occurrence import in_force
+from noonmark.core.lifecycle import LIVE
+from noonmark.core.occurrence import in_force, kept_facts
 from noonmark.core.planner import timed_trigger
 from noonmark.core.policies.expected_rate import close
+from noonmark.core.reasons import Reason
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
@@ -54,6 +56,7 @@ def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrenc
         rate_window=_rate_window(service.store, schedule),
     )
     explanation = _with_steps(service.store, schedule, occurrence, explanation, service.permissions)
+    explanation = _with_holder(service.store, occurrence, explanation)
     if (words := engine_wait(service, occurrence)) is not None:
         explanation = replace(explanation, summary=f"{explanation.summary} {words}")
     about = {
@@ -183,7 +186,21 @@ def _latest(
         unserved=unserved(store, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
     )
-    return _with_steps(store, stored.schedule, last, explanation, permissions)
+    explanation = _with_steps(store, stored.schedule, last, explanation, permissions)
+    return _with_holder(store, last, explanation)
+
+
+def _with_holder(store: Store, occurrence: Occurrence, explanation: explain.Explanation) -> explain.Explanation:
+    """The explanation of a fire that was skipped for another says what has become of that one, if it has not ended."""
+    facts = (kept_facts(occurrence) or {}) if occurrence.reason is Reason.OVERLAP else {}
+    holder = store.occurrence(str(facts.get("in_flight", "")))
+    stored = None if holder is None else store.find_uid(holder.uid)
+    if holder is None or stored is None or holder.phase not in LIVE:
+        return explanation
+    runs = store.occurrence_runs(holder.id)
+    summary = explain.explain_occurrence(stored.schedule, holder, runs, now=store.clock()).summary
+    still = f"`{holder.id}` has still not ended: {summary[0].lower()}{summary[1:].removesuffix('.')}"
+    return replace(explanation, summary=f"{explanation.summary} {still}; `noonmark run cancel {holder.id}` ends it.")
 
 
 def _rate_window(store: Store, schedule: Schedule) -> RateWindow | None:

@@ -16,6 +16,8 @@ from noonmark.core.lifecycle import FAILURES, MarkState, Phase, SchedulePhase
 from noonmark.core.local_spans import LocalUnit, span_of
 from noonmark.core.occurrence import in_force
 from noonmark.core.outcomes import late_by
+from noonmark.core.reasons import Reason
+from noonmark.core.schedule import BY_ITSELF
 from noonmark.core.triggers.zones import load_zone
 from noonmark.operations.approvals import list_approvals
 from noonmark.operations.budgets import list_budgets
@@ -39,10 +41,13 @@ if TYPE_CHECKING:
 
 SLOW: Micros = 10 * SECOND
 """What is due for longer and was not taken up is late."""
+BLOCKING = " The fires of its schedule are skipped until it has ended."
 MAX_LISTED = 20
 """How much that needs attention is listed."""
 MAX_READ = 50
 """How many occurrences of each kind are read for it."""
+MAX_SCHEDULES = 1_000
+"""How many paused or failing schedules are looked at."""
 MAX_COUNTED = 100
 """As far as approvals and proposals are counted."""
 MAX_MODELS = 1_000
@@ -93,7 +98,7 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
             "leader": next((node.name for node in nodes if node.is_leader and node.is_alive and caller.is_root), None),
         },
         "halts": [halt_document(halt) for halt in store.halts(tenant)],
-        "needs_look": _needs_look(service, caller, nodes, approvals, proposals, now=now),
+        "needs_look": _needs_look(service, caller, nodes, approvals, proposals, phases=phases, now=now),
     }
 
 
@@ -126,12 +131,13 @@ def _needs_look(
     approvals: Sequence[dict[str, Any]],
     proposals: Sequence[Proposal],
     *,
+    phases: Mapping[SchedulePhase, int],
     now: Micros,
 ) -> list[dict[str, Any]]:
     """What needs attention, in the order of what it costs to ignore it."""
     entries = [*_halts(service, caller), *_no_node(nodes, now)]
-    attention = _Attention(service, caller, nodes, now)
-    entries += attention.of_occurrences()
+    attention = _Attention(service, caller, nodes, phases, now)
+    entries += [*attention.of_pauses(), *attention.of_occurrences()]
     budgets = list_budgets(service, caller, BudgetQuery.read({"limit": MAX_READ}))["budgets"]
     entries += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
     entries += [
@@ -227,17 +233,45 @@ def _budget(budget: Mapping[str, Any], now: Micros) -> dict[str, Any] | None:
 class _Attention:
     """What needs attention among the occurrences that a caller sees."""
 
-    def __init__(self, service: Service, caller: Caller, nodes: Sequence[NodeRecord], now: Micros) -> None:
+    def __init__(
+        self,
+        service: Service,
+        caller: Caller,
+        nodes: Sequence[NodeRecord],
+        phases: Mapping[SchedulePhase, int],
+        now: Micros,
+    ) -> None:
         self._service, self._caller, self._nodes, self._now = service, caller, nodes, now
+        self._user = caller.owner.user if caller.sees_own_only else None
+        self._phases, self._total = phases, sum(phases.values())
         self._known: dict[str, StoredSchedule] = {}
+
+    def of_pauses(self) -> list[dict[str, Any]]:
+        """The schedules that were paused because of what they did: nobody has decided that they should not run."""
+        if not self._phases.get(SchedulePhase.PAUSED):
+            return []
+        wanted = ScheduleFilter(phases=frozenset({SchedulePhase.PAUSED}), user=self._user)
+        paused = self._service.store.schedules(
+            self._caller.owner.tenant, limit=MAX_SCHEDULES, wanted=wanted, newest_first=True
+        )
+        return [
+            _entry(
+                "paused",
+                to_text(pause.at),
+                f"It was paused automatically{'' if pause.reason is None else f' ({pause.reason})'}, and does not run "
+                f"until it is resumed.",
+                schedule=(visible_id(stored.schedule.schedule_id), schedule_name(stored.schedule)),
+                action="schedule/resume",
+            )
+            for stored in paused
+            if (pause := stored.schedule.pause) is not None and pause.by == BY_ITSELF
+        ]
 
     def of_occurrences(self) -> list[dict[str, Any]]:
         """What no node serves, is overdue, failed, was missed and is late; each schedule once of each kind."""
         store, tenant, now = self._service.store, self._caller.owner.tenant, self._now
         workload = store.workload(now=now, limit=MAX_READ, tenant=tenant)
-        user = self._caller.owner.user if self._caller.sees_own_only else None
-        failures = OccurrenceFilter(phases=FAILURES, user=user, since=now - DAY)
-        failed = store.search(tenant, failures, MAX_READ).occurrences
+        failed = self._failures()
         groups = [workload.due.occurrences, workload.overdue.occurrences, failed, workload.running.occurrences]
         self._known = store.find_uids({row.uid for rows in groups for row in rows})
         due, overdue, failed, running = ([row for row in rows if self._is_seen(row)] for rows in groups)
@@ -246,13 +280,39 @@ class _Attention:
         broken = [row for row in failed if self._known[row.uid].counters.last_phase in FAILURES]
         late = [row for row in running if late_by(row.first_due, row.started) is not None and row.attempt == 1]
         late += [row for row in due if row.due < now - SLOW and self._unserved(row) is None]
+        known_overdue = {row.uid for row in overdue}
+        blocking = [row for row in running if row.uid not in known_overdue and self._is_blocking(row)]
         return [
             *self._entries("not_served", not_served, "schedule/update"),
             *self._entries("overdue", overdue, "occurrence/cancel"),
+            *self._entries("overdue", blocking, "occurrence/cancel", BLOCKING),
             *self._entries("failed", [row for row in broken if row.phase is not Phase.MISFIRED], "occurrence/redrive"),
             *self._entries("missed", [row for row in broken if row.phase is Phase.MISFIRED], "schedule/backfill"),
             *self._entries("late", late, "occurrence/explain"),
         ]
+
+    def _failures(self) -> list[Occurrence]:
+        """The newest failures of the last day, then those of schedules that have only failed since.
+
+        A schedule that fails every few seconds must not hide the others. In a large store only the newest are read.
+        """
+        store, tenant, user = self._service.store, self._caller.owner.tenant, self._user
+        failures = OccurrenceFilter(phases=FAILURES, user=user, since=self._now - DAY)
+        newest = list(store.search(tenant, failures, MAX_READ).occurrences)
+        if self._total > MAX_SCHEDULES:
+            return newest
+        found = {row.uid for row in newest}
+        wanted = ScheduleFilter(phases=frozenset({SchedulePhase.ACTIVE}), last_phases=FAILURES, user=user)
+        failing = (stored.schedule.uid for stored in store.schedules(tenant, limit=MAX_SCHEDULES, wanted=wanted))
+        others = [uid for uid in failing if uid not in found][:MAX_LISTED]
+        return newest + [row for uid in others for row in store.occurrences(uid, 1, phases=FAILURES)]
+
+    def _is_blocking(self, row: Occurrence) -> bool:
+        """Whether the last fire of its schedule was skipped because it runs."""
+        if self._known[row.uid].counters.last_phase is not Phase.SKIPPED:
+            return False
+        newest = self._service.store.occurrences(row.uid, 1, phases=[Phase.SKIPPED])
+        return any(one.reason is Reason.OVERLAP and one.nominal > row.nominal for one in newest)
 
     def _is_seen(self, row: Occurrence) -> bool:
         return row.uid in self._known and self._caller.sees(self._known[row.uid].schedule)
@@ -260,7 +320,9 @@ class _Attention:
     def _unserved(self, row: Occurrence) -> str | None:
         return unserved_by(self._nodes, self._known[row.uid].schedule, self._service.permissions)
 
-    def _entries(self, kind: str, rows: Sequence[Occurrence], action: str) -> Iterator[dict[str, Any]]:
+    def _entries(
+        self, kind: str, rows: Sequence[Occurrence], action: str, consequence: str = ""
+    ) -> Iterator[dict[str, Any]]:
         first = {row.uid: row for row in reversed(rows)}
         for row in [row for row in rows if first[row.uid] is row][:MAX_LISTED]:
             schedule = self._known[row.uid].schedule
@@ -274,7 +336,7 @@ class _Attention:
             yield _entry(
                 kind,
                 to_text(row.due if row.ended is None else row.ended),
-                explanation.summary,
+                f"{explanation.summary}{consequence}",
                 schedule=(visible_id(schedule.schedule_id), schedule_name(schedule)),
                 occurrence_id=row.id,
                 action=action,

@@ -172,7 +172,7 @@ def _not_due(case: Case) -> str:
 
 def _due(case: Case) -> str:
     row = case.occurrence
-    return f"it has been due since {instant_words(row.due)}, and waits for a node that serves `{row.route}`"
+    return f"it has been due since {instant_words(row.due)}, and waits for a node that serves `{row.route}` to claim it"
 
 
 def _caught_up(case: Case) -> str:
@@ -414,7 +414,7 @@ def _final(case: Case) -> str:
 
 def _timed_out(case: Case) -> str:
     timeout = case.declaration.timeout if case.is_in_force else None
-    limit = "its timeout" if timeout is None else f"its timeout of {duration_words(timeout)}"
+    limit = f"its timeout{error(case)}" if timeout is None else f"its timeout of {duration_words(timeout)}"
     return f"the run took longer than {limit} (attempt {attempts(case)}){_no_retry(case)}"
 
 

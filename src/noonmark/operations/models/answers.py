@@ -967,7 +967,17 @@ class Attention:
     """Something that needs attention."""
 
     kind: Literal[
-        "halt", "no_node", "not_served", "overdue", "failed", "missed", "late", "budget", "approval", "proposal"
+        "halt",
+        "no_node",
+        "paused",
+        "not_served",
+        "overdue",
+        "failed",
+        "missed",
+        "late",
+        "budget",
+        "approval",
+        "proposal",
     ]
     schedule_id: str | None
     schedule_name: str | None
