@@ -164,6 +164,23 @@ def test_a_request_that_a_server_refused_has_no_request_id(server):
     assert len(call("schedule", "status", "nowhere", "--server", server.url).errors) == 1
 
 
+class Stopping(Other):
+    """A server whose worker waits for its runs."""
+
+    def do_POST(self):
+        status = {"state": "stopping", "running": False, "delivering": 2}
+        answer = {"jsonrpc": "2.0", "id": 1, "result": {"status": "stopped", "worker_status": status}}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(answer).encode())
+
+
+def test_a_worker_with_active_runs_has_not_stopped():
+    with answering(Stopping) as url:
+        first, *_ = call("worker", "status", "--server", url).out.splitlines()
+    assert first == "The worker is stopping; runs that are still active on this node: 2."
+
+
 class Silent(Other):
     """A server that expects TLS: it closes the connection."""
 

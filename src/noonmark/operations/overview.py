@@ -98,7 +98,7 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
             "leader": next((node.name for node in nodes if node.is_leader and node.is_alive and caller.is_root), None),
         },
         "halts": [halt_document(halt) for halt in store.halts(tenant)],
-        "needs_look": _needs_look(service, caller, nodes, approvals, proposals, phases=phases, now=now),
+        "needs_look": _needs_look(_Attention(service, caller, nodes, phases, now), approvals, proposals),
     }
 
 
@@ -125,18 +125,11 @@ def _spend(service: Service, caller: Caller, midnight: Micros, following: Micros
 
 
 def _needs_look(
-    service: Service,
-    caller: Caller,
-    nodes: Sequence[NodeRecord],
-    approvals: Sequence[dict[str, Any]],
-    proposals: Sequence[Proposal],
-    *,
-    phases: Mapping[SchedulePhase, int],
-    now: Micros,
+    attention: _Attention, approvals: Sequence[dict[str, Any]], proposals: Sequence[Proposal]
 ) -> list[dict[str, Any]]:
     """What needs attention, in the order of what it costs to ignore it."""
-    entries = [*_halts(service, caller), *_no_node(nodes, now)]
-    attention = _Attention(service, caller, nodes, phases, now)
+    service, caller, now = attention.service, attention.caller, attention.now
+    entries = [*_halts(service, caller), *_no_node(attention.nodes, now)]
     entries += [*attention.of_pauses(), *attention.of_occurrences()]
     budgets = list_budgets(service, caller, BudgetQuery.read({"limit": MAX_READ}))["budgets"]
     entries += [entry for budget in budgets if (entry := _budget(budget, now)) is not None]
@@ -241,7 +234,7 @@ class _Attention:
         phases: Mapping[SchedulePhase, int],
         now: Micros,
     ) -> None:
-        self._service, self._caller, self._nodes, self._now = service, caller, nodes, now
+        self.service, self.caller, self.nodes, self.now = service, caller, nodes, now
         self._user = caller.owner.user if caller.sees_own_only else None
         self._phases, self._total = phases, sum(phases.values())
         self._known: dict[str, StoredSchedule] = {}
@@ -251,8 +244,8 @@ class _Attention:
         if not self._phases.get(SchedulePhase.PAUSED):
             return []
         wanted = ScheduleFilter(phases=frozenset({SchedulePhase.PAUSED}), user=self._user)
-        paused = self._service.store.schedules(
-            self._caller.owner.tenant, limit=MAX_SCHEDULES, wanted=wanted, newest_first=True
+        paused = self.service.store.schedules(
+            self.caller.owner.tenant, limit=MAX_SCHEDULES, wanted=wanted, newest_first=True
         )
         return [
             _entry(
@@ -269,7 +262,7 @@ class _Attention:
 
     def of_occurrences(self) -> list[dict[str, Any]]:
         """What no node serves, is overdue, failed, was missed and is late; each schedule once of each kind."""
-        store, tenant, now = self._service.store, self._caller.owner.tenant, self._now
+        store, tenant, now = self.service.store, self.caller.owner.tenant, self.now
         workload = store.workload(now=now, limit=MAX_READ, tenant=tenant)
         failed = self._failures()
         groups = [workload.due.occurrences, workload.overdue.occurrences, failed, workload.running.occurrences]
@@ -296,8 +289,8 @@ class _Attention:
 
         A schedule that fails every few seconds must not hide the others. In a large store only the newest are read.
         """
-        store, tenant, user = self._service.store, self._caller.owner.tenant, self._user
-        failures = OccurrenceFilter(phases=FAILURES, user=user, since=self._now - DAY)
+        store, tenant, user = self.service.store, self.caller.owner.tenant, self._user
+        failures = OccurrenceFilter(phases=FAILURES, user=user, since=self.now - DAY)
         newest = list(store.search(tenant, failures, MAX_READ).occurrences)
         if self._total > MAX_SCHEDULES:
             return newest
@@ -311,14 +304,14 @@ class _Attention:
         """Whether the last fire of its schedule was skipped because it runs."""
         if self._known[row.uid].counters.last_phase is not Phase.SKIPPED:
             return False
-        newest = self._service.store.occurrences(row.uid, 1, phases=[Phase.SKIPPED])
+        newest = self.service.store.occurrences(row.uid, 1, phases=[Phase.SKIPPED])
         return any(one.reason is Reason.OVERLAP and one.nominal > row.nominal for one in newest)
 
     def _is_seen(self, row: Occurrence) -> bool:
-        return row.uid in self._known and self._caller.sees(self._known[row.uid].schedule)
+        return row.uid in self._known and self.caller.sees(self._known[row.uid].schedule)
 
     def _unserved(self, row: Occurrence) -> str | None:
-        return unserved_by(self._nodes, self._known[row.uid].schedule, self._service.permissions)
+        return unserved_by(self.nodes, self._known[row.uid].schedule, self.service.permissions)
 
     def _entries(
         self, kind: str, rows: Sequence[Occurrence], action: str, consequence: str = ""
@@ -329,9 +322,9 @@ class _Attention:
             explanation = explain.explain_occurrence(
                 schedule,
                 row,
-                self._service.store.occurrence_runs(row.id),
-                now=self._now,
-                unserved=unserved_by(self._nodes, in_force(schedule, row), self._service.permissions),
+                self.service.store.occurrence_runs(row.id),
+                now=self.now,
+                unserved=unserved_by(self.nodes, in_force(schedule, row), self.service.permissions),
             )
             yield _entry(
                 kind,

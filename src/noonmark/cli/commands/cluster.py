@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.options import Connection, Limit
 from noonmark.cli.output import one_line, print_json
 from noonmark.cli.parameters import Parameter
 from noonmark.cli.remote import connect, read_pages
 from noonmark.core.documents import present
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def start_worker(*, connection: Connection = Connection()) -> None:
@@ -41,8 +44,15 @@ def _call_worker(connection: Connection, operation: str) -> None:
 
     facts = {name.replace("_", " "): _fact(value) for name, value in answer["worker_status"].items()}
     with open_console() as console:
-        console.print(f"The worker is {one_line(answer['status'])}.")
+        console.print(_sentence(answer["worker_status"]))
         console.print(facts_table(facts))
+
+
+def _sentence(status: Mapping[str, Any]) -> str:
+    sentence = f"The worker is {one_line(status['state'])}"
+    if status["state"] == "stopping" and status["delivering"]:
+        sentence += f"; runs that are still active on this node: {status['delivering']}"
+    return f"{sentence}."
 
 
 def _fact(value: object) -> str:
