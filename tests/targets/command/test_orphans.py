@@ -77,6 +77,22 @@ def test_zombie_node_is_gone():
         assert node.returncode is None
 
 
+def test_node_whose_process_is_hidden_is_not_gone(mark, tmp_path, monkeypatch):
+    """As with hidepid=invisible, which systemd's ProtectProc sets, for a node that forbids others to inspect it."""
+    dead = of_dead_process()
+    script = "from noonmark.targets.command.orphans import register_node; print(register_node(), flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as node:
+        other = node.stdout.readline().strip()
+        (tmp_path / "self").symlink_to("/proc/self")
+        monkeypatch.setattr("noonmark.targets.command.orphans.PROC", str(tmp_path))
+        assert [is_node_gone(one) for one in (mark, other, dead)] == [False, False, True]
+        node.kill()
+        node.wait()
+        assert is_node_gone(other)
+
+
 @pytest.mark.parametrize("mark", ["", "-", "1-2-3-4", "x", "1--3-0", "0-1-1-0"])
 def test_invisible_node_never_counts_as_gone(mark):
     assert not is_node_gone(mark)

@@ -75,7 +75,7 @@ class OrphanReaper:
 
 def register_node() -> str:
     """Return a new node identity, which is alive until it is unregistered or this process ends."""
-    node = f"{_namespace()}-{os.getpid()}-{_start_time(os.getpid())}-{next(_numbers)}"
+    node = f"{_namespace()}-{os.getpid()}-{_start_time(os.getpid()) or ''}-{next(_numbers)}"
     _live_nodes.add(node)
     return node
 
@@ -94,7 +94,8 @@ def is_node_gone(node: str) -> bool:
         return False
     if int(pid) == os.getpid() and started == _start_time(os.getpid()):
         return node not in _live_nodes
-    return started != _start_time(int(pid))
+    began = _start_time(int(pid))
+    return not _exists(int(pid)) if began is None else started != began
 
 
 def _namespace() -> str:
@@ -104,13 +105,24 @@ def _namespace() -> str:
     return ""
 
 
-def _start_time(pid: int) -> str:
-    """Return the start time of a process; empty if it has ended or /proc is missing."""
+def _start_time(pid: int) -> str | None:
+    """Return the start time of a process; empty if it has ended, None if /proc does not show it or is missing."""
     try:
         state, *fields = Path(PROC, str(pid), "stat").read_text("ascii", "replace").rpartition(")")[2].split()
     except OSError:
-        return ""
+        return None
     return "" if state in DEAD_STATES else fields[18]
+
+
+def _exists(pid: int) -> bool:
+    """Whether there is a process with that id, as far as is known. /proc may hide one that lives (`hidepid`)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
 
 
 def _find_orphans() -> set[str]:
