@@ -98,9 +98,8 @@ def test_without_a_next_time_it_is_told_what_may_come(changes, declared, after):
 @pytest.mark.parametrize(("end", "after"), [(None, "it is next due at 2026-11-15 12:06:40 UTC"), (350, NO_MORE)])
 def test_a_time_that_has_come_is_not_the_next_one(end, after):
     schedule = scheduled(every(100, end=end))
-    waits = (
-        "it has been due since 2026-11-15 12:05:00 UTC, and waits for a node that serves `function:tidy` to claim it"
-    )
+    due = "it has been due since 2026-11-15 12:05:00 UTC"
+    waits = f"{due}, and waits for a node that serves `function:tidy` to claim it"
     explanation = explain_latest(schedule, row(schedule, 300), [], now=NOW, next_run=at(300))
     assert explanation.summary.endswith(f"it has not run yet: {waits}; {after}.")
 

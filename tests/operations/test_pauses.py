@@ -122,11 +122,10 @@ def test_a_skip_for_overlap_says_what_has_become_of_the_occurrence_in_the_way(ha
     harness.answers.append(ValueError("busy"))
     harness.pass_by(60)
     harness.pass_by(60)
-    skipped, first = harness("schedule/occurrences", schedule_id="slow", phase=["pending", "skipped"])["occurrences"][
-        -2:
-    ]
+    rows = harness("schedule/occurrences", schedule_id="slow", phase=["pending", "skipped"])["occurrences"]
+    skipped, first = rows[-2:]
     waits = f"`{first['occurrence_id']}` has still not ended: it "
-    advice = f"; `noonmark run cancel {first['occurrence_id']}` ends it."
+    advice = f"; `noonmark run cancel {first['occurrence_id']}` asks it to stop."
     for name, arguments in (
         ("occurrence/explain", {"occurrence_id": skipped["occurrence_id"]}),
         ("schedule/explain", {"schedule_id": "slow"}),

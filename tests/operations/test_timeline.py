@@ -370,3 +370,8 @@ def test_a_run_for_which_fires_are_skipped_needs_a_look():
     assert entry["text"].startswith("It is running: node `n` started attempt 1 of 1 at ")
     assert entry["text"].endswith(". The fires of its schedule are skipped until it has ended.")
     assert (entry["occurrence_id"], entry["action"]) == (run["occurrence_id"], "occurrence/cancel")
+    harness("occurrence/cancel", occurrence_id=run["occurrence_id"])
+    harness.pass_by(60)
+    summary = harness("schedule/explain", schedule_id="stuck")["summary"]
+    assert f"`{run['occurrence_id']}` has still not ended: it is running" in summary
+    assert summary.endswith("; if it ignores that, restart its node.")

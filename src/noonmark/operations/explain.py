@@ -200,7 +200,10 @@ def _with_holder(store: Store, occurrence: Occurrence, explanation: explain.Expl
     runs = store.occurrence_runs(holder.id)
     summary = explain.explain_occurrence(stored.schedule, holder, runs, now=store.clock()).summary
     still = f"`{holder.id}` has still not ended: {summary[0].lower()}{summary[1:].removesuffix('.')}"
-    return replace(explanation, summary=f"{explanation.summary} {still}; `noonmark run cancel {holder.id}` ends it.")
+    advice = f"`noonmark run cancel {holder.id}` asks it to stop"
+    if holder.stop is not None:
+        advice = "if it ignores that, restart its node"
+    return replace(explanation, summary=f"{explanation.summary} {still}; {advice}.")
 
 
 def _rate_window(store: Store, schedule: Schedule) -> RateWindow | None:
