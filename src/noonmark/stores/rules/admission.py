@@ -220,8 +220,8 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     if settlement.retry_at is None:
         detail = to_detail(settlement.facts)
         completion.end(uow, row, settlement.phase, settlement.reason, detail, run=settlement.run)
-    elif state.phase == SchedulePhase.DELETED and not uow.is_workflow_run(row):
-        completion.end(uow, row, Phase.CANCELLED, Reason.DELETED, run=settlement.run)
+    elif (reason := _cancelled_for(uow, row, settlement)) is not None:
+        completion.end(uow, row, Phase.CANCELLED, reason, run=settlement.run)
     else:
         _retry(uow, row, settlement, settlement.retry_at)
         if state.phase == SchedulePhase.DELETED:  # a node resumes it, undoes its completed steps, and ends it
@@ -366,6 +366,16 @@ def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
         holder.caught_up is None or holder.has_begun
     ):  # it waits for a retry or for its turn: no node would see the request
         completion.cancel(uow, holder, Reason.REPLACED)
+
+
+def _cancelled_for(uow: UnitOfWork, row: Row, settlement: Settlement) -> Reason | None:
+    """Why a row ends that would be delivered again; a workflow does not, since it undoes its completed steps."""
+    if uow.is_workflow_run(row):
+        return None
+    if uow.state_of(row).phase == SchedulePhase.DELETED:
+        return Reason.DELETED
+    # What a node hands back that stops is treated as if the node had been lost: a request to stop holds.
+    return REASONS[row.stop] if settlement.reason is Reason.LEASE_LOST else None
 
 
 def _replan(uow: UnitOfWork, row: Row, *, now: Micros) -> None:

@@ -201,3 +201,16 @@ def a_stop_request_outlives_a_lost_lease_but_not_a_retry(bench: Bench) -> None:
     bench.advance(LEASE)
     assert bench.store.overdue(now=bench.now, limit=10) == []
     assert bench.row(waiting).phase is Phase.PENDING
+
+
+@case
+def what_was_asked_to_stop_does_not_begin_again_when_it_is_handed_back(bench: Bench) -> None:
+    """Its node stops, and may not have seen the request."""
+    schedule = bench.create_quiet()
+    running = bench.run(schedule, "a")
+    assert bench.store.request_stop(running.id)
+    assert bench.settle(running, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now, attempt=0)
+    row = bench.row(running)
+    assert (row.phase, row.reason) == (Phase.CANCELLED, Reason.CANCELLED)
+    assert bench.claim("node-b") == []
+    assert bench.run(schedule, "b").holds_slot, "its slot is free"
