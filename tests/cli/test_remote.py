@@ -181,19 +181,6 @@ def test_a_worker_with_active_runs_has_not_stopped():
     assert first == "The worker is stopping; runs that are still active on this node: 2."
 
 
-class Silent(Other):
-    """A server that expects TLS: it closes the connection."""
-
-    def handle_one_request(self):
-        self.close_connection = True
-
-
-def test_a_server_that_speaks_tls_is_a_possible_cause_of_silence():
-    with answering(Silent) as url:
-        [line] = call("schedule", "list", "--server", url).errors
-        assert "; a server that speaks TLS needs an address with https" in line
-
-
 def test_another_program_is_not_a_server():
     with answering(Other) as url:
         done = call("schedule", "list", "--server", url)
