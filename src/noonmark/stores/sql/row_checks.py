@@ -60,6 +60,10 @@ class DamageLog:
             "a row of %s is damaged, and set aside by itself (%s): %s; noonmark doctor says what to do", *row, problem
         )
 
+    def report(self, table: str, key: object, problems: Mapping[str, str]) -> None:
+        """Record a damaged row with what is wrong with its cells."""
+        self.note(table, key, describe_problems(problems))
+
     def counts(self) -> Mapping[str, int]:
         """How many rows of each table were found damaged."""
         with self._lock:

@@ -43,7 +43,7 @@ from noonmark.stores.sql.records import (
     state_values,
     to_json,
 )
-from noonmark.stores.sql.row_checks import KEYS, ROWS, STATES, describe_problems
+from noonmark.stores.sql.row_checks import KEYS, ROWS, STATES
 from noonmark.stores.sql.runs import put_runs
 
 if TYPE_CHECKING:
@@ -154,6 +154,9 @@ class UnitOfWork(rules.UnitOfWork):
         super().__init__(session.now)
         self.session = session
         self.schedule_cache = schedule_cache
+        # Not a method: with one that refers to itself, every transaction would be left to the garbage collector.
+        self.report = schedule_cache.damage.report
+        """Notes a damaged row."""
         self.damaged_streams: list[object] = []
         """The tenants of event streams that are damaged."""
         self._halts: dict[str, list[Halt]] = {}
@@ -606,10 +609,6 @@ class UnitOfWork(rules.UnitOfWork):
                     count = partial(row_checks.count_rows, self.session)
                     row_checks.repair_state(state, problems, now=self.now(), count=count)
                     self.report("schedule_states", state.schedule, problems)
-
-    def report(self, table: str, key: object, problems: Mapping[str, str]) -> None:
-        """Note a damaged row."""
-        self.schedule_cache.damage.note(table, key, describe_problems(problems))
 
 
 def _differing(stored: tuple[Any, ...], values: tuple[Any, ...]) -> tuple[int, ...]:
