@@ -1,6 +1,8 @@
 """The connections of a SQLite store: commits are durable, rollbacks leave nothing, and readers only read."""
 
+import gc
 import sqlite3
+import weakref
 from dataclasses import replace
 
 import pytest
@@ -9,6 +11,7 @@ from noonmark.core import edits
 from noonmark.core.errors import StoreUnavailable
 from noonmark.ports.records import Heartbeat
 from noonmark.stores.sqlite import SqliteStore, connections
+from noonmark.stores.sqlite.session import SqliteSession
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import LOOKAHEAD, Bench
 
@@ -112,3 +115,36 @@ def test_a_forgotten_occurrence_leaves_nothing_in_the_file(path):
         for table in ("occurrences", "runs"):
             assert reader.execute(f"SELECT count(*) FROM {table}").fetchone() == (0,)  # noqa: S608 - a test's own text
     bench.store.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        ("SELECT c0, c1, c2 FROM ROWS(bigint, text, text) AS j", (), ()),
+        ("SELECT c0, c1, c2, ? FROM ROWS(bigint, text, text) AS j WHERE c0 IN EACH(bigint)", ("one",), ([1, 2, 3],)),
+        ("SELECT j.c0, k.c0 FROM ROWS(bigint, text, text) AS j CROSS JOIN ROWS(text) AS k", (), ([("a",), ("b",)],)),
+    ],
+    ids=["alone", "among other parameters", "beside several rows"],
+)
+def test_one_row_as_parameters_reads_as_it_does_among_several(path, text, before, after):
+    store = SqliteStore(path, HandClock())
+    store.open()
+    row, other = (1, 'a "quoted" \N{SNOWMAN} name', None), (7, "other", "set")
+    with store._connections.reading() as connection:
+        session = SqliteSession(connection, store.clock)
+        alone = session.query(text, *before, [row], *after)
+        assert alone == [found for found in session.query(text, *before, [row, other], *after) if found[0] == 1] != []
+        assert session.gather("*", f"({text})", *before, [row], *after) == alone
+    store.close()
+
+
+def test_a_transaction_leaves_nothing_to_the_garbage_collector(path):
+    store = SqliteStore(path, HandClock())
+    store.open()
+    gc.disable()
+    try:
+        units = [transaction(weakref.ref) for transaction in (store._read, store._write_unlocked)]
+        assert [unit() for unit in units] == [None, None]
+    finally:
+        gc.enable()
+        store.close()

@@ -42,7 +42,7 @@ class SqliteSession:
 
     def query(self, text: str, *parameters: object) -> list[Values]:
         """The rows of a statement."""
-        return self._connection.execute(_put(text), _sent(parameters)).fetchall()
+        return self._connection.execute(*_bound(text, parameters)).fetchall()
 
     def gather(self, columns: str, source: str, *parameters: object) -> list[Values]:
         """The same as one row of JSON.
@@ -50,6 +50,8 @@ class SqliteSession:
         Reading rows one by one lets the interpreter go at each of them, and beside a busy thread each return takes a
         turn.
         """
+        if any(_is_one_row(one) for one in parameters):
+            return self.query(f"SELECT {columns} FROM {source}", *parameters)
         sent = _sent(parameters)
         try:
             text = _put(f"SELECT json_group_array(json_array({columns})) FROM {source}")
@@ -118,10 +120,16 @@ class SqliteSession:
 
 
 @lru_cache(maxsize=512)
-def _put(text: str) -> str:
-    """A shared statement in SQLite's own words."""
+def _put(text: str, *, has_one_row: bool = False) -> str:
+    """A shared statement in SQLite's own words. The values of one row are parameters."""
     looked_up = _IN_EACH.sub("IN (SELECT value FROM json_each(?))", text)
-    return _QUICK.sub("", _ROWS.sub(_taken_apart, _EACH.sub("json_each(?)", looked_up)))
+    rows = _ROWS.sub(_one_row if has_one_row else _taken_apart, _EACH.sub("json_each(?)", looked_up))
+    return _QUICK.sub("", rows)
+
+
+def _one_row(match: re.Match[str]) -> str:
+    columns = range(len(match[1].split(",")))
+    return f"(SELECT {', '.join(f'? AS c{place}' for place in columns)})"
 
 
 def _taken_apart(match: re.Match[str]) -> str:
@@ -132,6 +140,25 @@ def _taken_apart(match: re.Match[str]) -> str:
 
 def _sent(parameters: tuple[object, ...]) -> tuple[object, ...]:
     return tuple([json.dumps(one) if isinstance(one, list | tuple) else one for one in parameters])
+
+
+def _is_one_row(parameter: object) -> bool:
+    return isinstance(parameter, list) and len(parameter) == 1 and isinstance(parameter[0], tuple)
+
+
+@lru_cache(maxsize=512)
+def _has_one_list_of_rows(text: str) -> bool:
+    return len(_ROWS.findall(text)) == 1
+
+
+def _bound(text: str, parameters: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
+    """A statement and its parameters. One row alone needs no JSON, which takes longer than most look-ups of one."""
+    places = [place for place, one in enumerate(parameters) if _is_one_row(one)]
+    if len(places) != 1 or not _has_one_list_of_rows(text):
+        return _put(text), _sent(parameters)
+    [place] = places
+    row: Any = parameters[place]
+    return _put(text, has_one_row=True), (*_sent(parameters[:place]), *row[0], *_sent(parameters[place + 1 :]))
 
 
 def _packed(rows: Sequence[Values]) -> tuple[list[Any], tuple[int, ...], str]:
