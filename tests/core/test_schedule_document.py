@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noonmark.core import schedule
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, NoonmarkError, TriggerNeverFires
 from noonmark.core.instants import SECOND, to_micros, to_text
 from noonmark.core.lifecycle import SchedulePhase
@@ -149,6 +150,16 @@ def test_events_queue_and_a_missed_once_is_caught_up():
 def test_a_null_field_reads_as_an_absent_one():
     nothing = dict.fromkeys(set(FULL_SCHEDULE) - {"trigger", "target"})
     assert parse(minimal(**nothing)) == parse(MINIMAL_SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    "field", sorted({*schedule._OTHER_FIELDS, "concurrency_limit", "planning_horizon_occurrences"})
+)
+def test_a_field_that_is_skipped_where_it_is_absent_is_read_where_it_is_not(field):
+    assert parse(minimal(**{field: None})) == parse(MINIMAL_SCHEDULE)
+    problems = refused(minimal(**{field: [-1]})).problems
+    assert {one.field.partition(".")[0] for one in problems} == {field}
+    assert not any(one.message.startswith("unknown field") for one in problems)
 
 
 def test_a_schedule_may_follow_others_instead_of_a_clock():

@@ -71,6 +71,11 @@ class Reader:
         self._asked.add(name)
         return self._fields.get(name, default)
 
+    def given(self, names: frozenset[str]) -> frozenset[str]:
+        """Which of some fields are there; `close` accepts them all."""
+        self._asked |= names
+        return names.intersection(self._fields)
+
     def read(self, name: str, convert: Callable[[Any], T], default: T = _REQUIRED) -> T:
         """Convert a field with a function whose ValueError says what is allowed; null reads as absent."""
         self._asked.add(name)

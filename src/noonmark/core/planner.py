@@ -84,6 +84,7 @@ class Rewound:
     """Gaps that end earlier, and count for less."""
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A schedule as it was read, with its projections in the order of their nominal times."""

@@ -39,12 +39,14 @@ from noonmark.core.targets.ping import PingTarget, PingUrls, read_ping_urls
 from noonmark.core.triggers import EventTrigger, IntervalTrigger, Trigger, parse_trigger
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     from noonmark.core.lineage import Lineage
     from noonmark.core.targets import Target
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
     """One change that a caller made."""
@@ -290,6 +292,38 @@ def restore_schedule(document: object) -> Declaration:
     return _read(document, now=EPOCH, key="", judged_at=None)
 
 
+_OTHERS: dict[str, tuple[tuple[str, ...], Callable[[Reader], Any]]] = {
+    "missing_target_policy": (
+        ("missing_target_policy",),
+        lambda reader: read_missing_target(reader, "missing_target_policy"),
+    ),
+    "timeout": (
+        ("timeout_seconds",),
+        lambda reader: reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+    ),
+    "expected": (
+        ("expected_seconds",),
+        lambda reader: reader.seconds("expected_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
+    ),
+    "expected_rate": (("expected_rate",), lambda reader: read_expected_rate(reader, "expected_rate")),
+    "delivery": (("delivery",), lambda reader: read_delivery(reader, "delivery")),
+    "runaway": (("runaway",), lambda reader: read_runaway(reader, "runaway")),
+    "concurrency": (("concurrency_key", "concurrency_limit"), read_concurrency),
+    "budget": (("budget",), lambda reader: read_budget(reader, "budget")),
+    "max_runs": (("max_runs",), lambda reader: reader.integer("max_runs", None, low=1)),
+    "ping_urls": (("ping_urls",), lambda reader: read_ping_urls(reader, "ping_urls")),
+    "horizon": (("planning_horizon_days", "planning_horizon_occurrences"), read_horizon),
+    "accepts_payload": (("accepts_payload",), lambda reader: reader.boolean("accepts_payload", default=False)),
+    "enabled": (("enabled",), lambda reader: reader.boolean("enabled", default=True)),
+}
+"""What depends on no other field: the fields of each in the document, and how they are read."""
+_OTHER_FIELDS = frozenset(name for fields, _ in _OTHERS.values() for name in fields)
+_ABSENT = {
+    name: read(Reader({}, path="", code=InvalidSchedule.code, problems=[])) for name, (_, read) in _OTHERS.items()
+}
+"""What is read where there are no such fields: most documents have few."""
+
+
 def _read(
     document: object, *, now: datetime, key: str, judged_at: Micros | None, known: Declaration | None = None
 ) -> Declaration:
@@ -319,25 +353,14 @@ def _read(
         for name in [name for name in ("on", "not_on") if getattr(retry_policy, name)]:
             message = f"is for functions alone, and the target is of kind {target.kind}: it raises no exceptions"
             reader.problem(f"retry_policy.{name}", message)
-    others: dict[str, Any] = {
-        "missing_target_policy": read_missing_target(reader, "missing_target_policy"),
-        "retry_policy": retry_policy,
-        "timeout": reader.seconds("timeout_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
-        "expected": reader.seconds("expected_seconds", None, low=0.001, high=MAX_TIMEOUT_SECONDS),
-        "expected_rate": read_expected_rate(reader, "expected_rate"),
-        "window": read_window(reader, "window", target_kind=target.kind if target else None),
-        "delivery": read_delivery(reader, "delivery"),
-        "pause_on_failure": _read_pause(reader, target, is_stored=judged_at is None and known is None),
-        "runaway": read_runaway(reader, "runaway"),
-        "concurrency": read_concurrency(reader),
-        "depends_on": _read_upstreams(reader, schedule_id),
-        "budget": read_budget(reader, "budget"),
-        "max_runs": reader.integer("max_runs", None, low=1),
-        "ping_urls": read_ping_urls(reader, "ping_urls"),
-        "horizon": read_horizon(reader),
-        "accepts_payload": reader.boolean("accepts_payload", default=False),
-        "enabled": reader.boolean("enabled", default=True),
-    }
+    others = dict(_ABSENT)
+    given = reader.given(_OTHER_FIELDS)
+    if given:
+        others |= {name: read(reader) for name, (fields, read) in _OTHERS.items() if not given.isdisjoint(fields)}
+    others["retry_policy"] = retry_policy
+    others["window"] = read_window(reader, "window", target_kind=target.kind if target else None)
+    others["pause_on_failure"] = _read_pause(reader, target, is_stored=judged_at is None and known is None)
+    others["depends_on"] = _read_upstreams(reader, schedule_id)
     reader.close()
     if target is None or problems:
         raise refusal(problems)

@@ -278,7 +278,10 @@ def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
     if not isinstance(window := options.get("window"), Policy | Mapping | type | None):
         raise InvalidSchedule(f"must be a Window, such as Window(60), or a mapping, not {window!r}", field="window")
-    untyped = {option: seconds_of(as_document(value, option=option)) for option, value in options.items()}
+    untyped = {
+        option: None if value is None else seconds_of(as_document(value, option=option))
+        for option, value in options.items()
+    }
     for option in _POLICIES & untyped.keys():
         if isinstance(document := untyped[option], Mapping):
             untyped[option] = {name: seconds_of(value) for name, value in document.items()}
@@ -399,6 +402,8 @@ def retry_document(retries: object) -> dict[str, Any]:
 
 def _retry_or_unjudged(retries: object) -> object:
     """The policy; an invalid one as it is, so that the parser reports it with everything else that is wrong."""
+    if type(retries) is int and retries == 0:
+        return None  # the default of the parser too
     try:
         return retry_document(retries)
     except InvalidSchedule:

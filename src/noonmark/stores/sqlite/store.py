@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WATCH_INTERVAL: Micros = SECOND // 4
+_TRAITS = StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, has_remote_clock=False)
 
 
 class SqliteStore(SqlStore):
@@ -67,7 +68,7 @@ class SqliteStore(SqlStore):
     @property
     def traits(self) -> StoreTraits:
         """What this store can do."""
-        return StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, has_remote_clock=False)
+        return _TRAITS
 
     def open(self) -> None:
         """Create the file and its schema, or check them."""
