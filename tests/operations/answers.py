@@ -1,6 +1,7 @@
 """Checks of answers against their models: every field, no other field, each of its type."""
 
 import types
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
@@ -68,6 +69,13 @@ def checked_answers():
 
         def checked(service, caller, arguments):
             answer = handler(service, caller, arguments)
+            if isinstance(answer, Generator):
+                return checked_creation(answer)
+            check_answer(operation.answer, answer)
+            return answer
+
+        def checked_creation(creation):
+            answer = yield from creation
             check_answer(operation.answer, answer)
             return answer
 

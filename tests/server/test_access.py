@@ -23,7 +23,7 @@ from noonmark.stores.files import UploadFolder
 from noonmark.telemetry.metrics import Metrics
 from tests.cli.runner import call as command
 from tests.embedded.waiting import SOON, eventually
-from tests.server.live_server import Keyed, bearer, hosting, new_key, serving
+from tests.server.live_server import GREET, NOON, Keyed, bearer, hosting, new_key, serving
 from tests.server.packed import packed
 from tests.server.parity import CARRIES, CHANGES, LOOKS, PAST, PINGED, SEALED, UPLOADS, YEARLY, Stage
 
@@ -584,15 +584,18 @@ def test_the_use_of_a_key_is_recorded_and_audited(served, tenants):
 
 
 class Fragile:
-    """A store that can fail, with its address in the error."""
+    """A store that can fail, with its address in the error: in all its methods, or in some."""
 
-    def __init__(self, store):
-        self.store, self.is_down = store, False
+    def __init__(self, store, failing=()):
+        self.store, self.is_down, self.failing = store, False, failing
 
     def __getattr__(self, name):
         if self.is_down:
-            raise StoreUnavailable("cannot connect to the database postgresql://10.0.0.1/db")
-        return getattr(self.store, name)
+            self.fail()
+        return self.fail if name in self.failing else getattr(self.store, name)
+
+    def fail(self, *_):
+        raise StoreUnavailable("cannot connect to the database postgresql://10.0.0.1/db")
 
 
 def test_who_has_no_good_key_does_not_learn_where_the_store_is(served, caplog):
@@ -611,6 +614,17 @@ def test_who_has_no_good_key_does_not_learn_where_the_store_is(served, caplog):
             assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
             assert "10.0.0.1" not in refused.text
             assert "10.0.0.1" in caplog.text
+
+
+@pytest.mark.parametrize("headers", [{}, {"Idempotency-Key": "fragile"}], ids=["with others", "alone"])
+def test_a_caller_of_one_tenant_does_not_learn_why_a_create_failed(served, tenants, caplog, headers):
+    store = Fragile(served.service.store, failing=("create", "create_each"))
+    with hosting(replace(served.service, store=store)) as server:
+        headers = {**bearer(tenants[0].keys[Scope.ADMIN]), **headers}
+        refused = server.client.post("/schedules", json={"trigger": NOON, "target": GREET}, headers=headers)
+    assert (refused.status_code, refused.json()["code"]) == (503, "store_unavailable")
+    assert "10.0.0.1" not in refused.text
+    assert "10.0.0.1" in caplog.text
 
 
 def test_a_caller_of_one_tenant_does_not_learn_where_the_store_is(served, tenants, caplog):

@@ -10,7 +10,9 @@ from noonmark.core.instants import SECOND
 from noonmark.core.quotas import Limits, Resource
 from noonmark.operations import nodes
 from noonmark.server.app import API_THREADS
-from tests.embedded.waiting import SOON, together
+from noonmark.server.handler_threads import HandlerThreads
+from noonmark.server.requests import SMALL_BODY
+from tests.embedded.waiting import SOON, eventually, together
 from tests.server.live_server import GREET, NOON, serving
 from tests.server.test_routes import problem
 
@@ -102,6 +104,71 @@ def test_concurrent_creates_never_exceed_the_quota(served):
     body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "crowd"}
     answers = at_once(served, 20, lambda client, _: client.post("/api/v1/schedules", json=body))
     assert sorted(one.status_code for one in answers) == [201] * 3 + [429] * 17
+
+
+class CreatesTogether:
+    """Keeps the first create of a server waiting until others have come; counts how many are stored at once."""
+
+    def __init__(self, store, others, monkeypatch):
+        self.sizes, self._come, self._others = [], [], others
+        self._create_each, call_in_group = store.create_each, HandlerThreads.call_in_group
+
+        def count(threads, *call):
+            self._come.append(call)
+            return call_in_group(threads, *call)
+
+        monkeypatch.setattr(store, "create_each", self.create_each)
+        monkeypatch.setattr(HandlerThreads, "call_in_group", count)
+
+    def create_each(self, plans):
+        self.sizes.append(len(plans))
+        if len(self.sizes) == 1:
+            eventually(lambda: len(self._come) == 1 + self._others)
+        return self._create_each(plans)
+
+
+def test_creates_that_come_together_are_stored_together_and_each_has_its_own_answer(served, monkeypatch):
+    usual, upstream = {"trigger": NOON, "target": GREET}, served.create()["schedule_id"]
+    bodies = [
+        *({**usual, "name": f"pooled {number}"} for number in range(5)),
+        {**usual, "schedule_id": "taken-together"},
+        {**usual, "schedule_id": "taken-together"},
+        {**usual, "schedule_id": "after", "depends_on": [{"schedule_id": upstream}]},
+        {**usual, "trigger": {"type": "cron", "expression": "0 9 * * * * *"}},
+    ]
+    creates = CreatesTogether(served.service.store, len(bodies), monkeypatch)
+
+    def ask(client, number):
+        body = usual if number == len(bodies) else bodies[number]
+        return number, client.post("/schedules", json=body, headers={"X-Request-Id": f"together-{number}"})
+
+    asked = dict(at_once(served, len(bodies) + 1, ask))
+    answers = [asked[number] for number in range(len(bodies))]
+    assert sum(creates.sizes) == len(bodies), "the document that cannot be read is not stored"
+    assert max(creates.sizes) > len(bodies) // 2
+    assert [one.headers["X-Request-Id"] for one in answers] == [f"together-{number}" for number in range(len(bodies))]
+    assert sorted(one.status_code for one in answers[5:7]) == [201, 409]
+    assert [one.status_code for one in (*answers[:5], *answers[7:])] == [*[201] * 6, 400]
+    for number, answer in enumerate(answers[:5]):
+        created = served.client.get(answer.headers["Location"]).json()
+        assert created == answer.json()
+        assert created["name"] == f"pooled {number}"
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        {"headers": {"Idempotency-Key": "by-header"}},
+        {"json": {"idempotency_key": "in-body"}},
+        {"json": {"target": {**GREET, "payload": "x" * SMALL_BODY}}},
+    ],
+    ids=["header", "body", "large"],
+)
+def test_a_create_with_a_key_or_a_large_body_lets_no_other_wait(served, monkeypatch, request_of):
+    monkeypatch.setattr(HandlerThreads, "call_in_group", None)
+    body = {"trigger": NOON, "target": GREET, **request_of.get("json", {})}
+    answer = served.client.post("/schedules", json=body, headers=request_of.get("headers"))
+    assert answer.status_code == 201, answer.text
 
 
 def test_a_repeated_request_is_not_rejected_by_the_quota(served):

@@ -144,3 +144,145 @@ def test_an_answer_for_a_loop_that_has_ended_is_dropped():
     asyncio.run(leave())
     gate.opened.set()
     assert asyncio.run(threads.call(lambda: 2)) == 2
+
+
+class Writes:
+    """What groups write, one list for each write; the first waits for `opened`."""
+
+    def __init__(self, answer=lambda value: value * 10):
+        self.written, self.begun, self.opened, self._answer = [], threading.Event(), threading.Event(), answer
+
+    def __call__(self, values):
+        self.begun.set()
+        assert self.opened.wait(SOON)
+        self.written.append(list(values))
+        return [self._answer(value) for value in values]
+
+
+def steps(*values):
+    """Write values one after another; returns the context's name, the thread and what was answered."""
+    answers = []
+    for value in values:
+        answer = yield value
+        answers.append(answer)
+    return NAME.get(), threading.current_thread(), answers
+
+
+async def in_group(threads, write, name, *values, function=steps):
+    """A call with a context of its own."""
+    NAME.set(name)
+    return await threads.call_in_group("group", write, function, *values)
+
+
+def in_groups(write, *calls, threads=None, function=steps):
+    """What calls of a group answer, of which all but the first come while that writes."""
+
+    async def ask():
+        made = threads or HandlerThreads(8)
+        first, *others = (in_group(made, write, str(number), *call, function=function) for number, call in calls)
+        first = asyncio.create_task(first)
+        await until(write.begun.is_set)
+        others = [asyncio.create_task(one) for one in others]
+        await step()
+        write.opened.set()
+        answers = await asyncio.gather(first, *others, return_exceptions=True)
+        await until(lambda: not made._groups)
+        return answers
+
+    calls = list(enumerate(calls))
+    return asyncio.run(ask())
+
+
+def test_calls_that_come_while_their_group_is_served_share_the_next_thread_and_write():
+    write = Writes()
+    answers = in_groups(write, [1], [2], [3, 4], [], [5])
+    assert write.written == [[1], [2, 3, 5], [4]]
+    assert [(name, answered) for name, _, answered in answers] == [
+        ("0", [10]),
+        ("1", [20]),
+        ("2", [30, 40]),
+        ("3", []),
+        ("4", [50]),
+    ]
+    assert len({thread for _, thread, _ in answers[1:]}) == 1
+
+
+def test_a_group_has_as_many_calls_as_it_has_room_for(monkeypatch):
+    monkeypatch.setattr(handler_threads, "MAX_GROUP", 2)
+    write = Writes()
+    in_groups(write, [1], [2], [3], [4])
+    assert write.written == [[1], [2, 3], [4]]
+
+
+def test_a_call_of_a_group_that_fails_fails_alone():
+    def fail(value):
+        if value < 0:
+            raise ZeroDivisionError
+        return (yield value)
+
+    write = Writes(lambda value: LookupError(value) if value > 5 else value)
+    first, refused, fails, last = in_groups(write, [1], [6], [-1], [2], function=fail)
+    assert (first, last) == (1, 2)
+    assert (type(refused), type(fails)) == (LookupError, ZeroDivisionError)
+    assert write.written == [[1], [6, 2]]
+
+
+def test_a_write_that_fails_is_raised_in_each_call_which_may_go_on():
+    def forgive(value):
+        try:
+            yield value
+        except ConnectionError:
+            if value == 3:
+                raise
+            return "forgiven"
+
+    def lose(value):
+        raise ConnectionError
+
+    answers = in_groups(Writes(lose), [1], [2], [3], function=forgive)
+    assert answers[:2] == ["forgiven"] * 2
+    assert type(answers[2]) is ConnectionError
+
+
+def test_groups_of_other_names_do_not_wait_for_each_other():
+    async def ask():
+        threads, write = HandlerThreads(2), Writes()
+        busy = asyncio.create_task(in_group(threads, write, "busy", 1))
+        await until(write.begun.is_set)
+        other = Writes()
+        other.opened.set()
+        assert (await threads.call_in_group("other", other, steps, 2))[2] == [20]
+        write.opened.set()
+        assert (await busy)[2] == [10]
+
+    asyncio.run(ask())
+
+
+def test_a_call_of_a_group_that_is_cancelled_while_it_waits_runs_to_its_end():
+    async def ask():
+        threads, write = HandlerThreads(1), Writes()
+        first = asyncio.create_task(in_group(threads, write, "first", 1))
+        await until(write.begun.is_set)
+        second = asyncio.create_task(in_group(threads, write, "second", 2))
+        await step()
+        second.cancel()
+        write.opened.set()
+        assert (await first)[2] == [10]
+        await until(lambda: write.written == [[1], [2]])
+        await until(lambda: not threads._groups)
+
+    asyncio.run(ask())
+
+
+def test_a_group_of_a_loop_that_has_ended_is_forgotten():
+    threads, write = HandlerThreads(1), Writes()
+
+    async def leave():
+        task = asyncio.create_task(in_group(threads, write, "left", 1))
+        await until(write.begun.is_set)
+        task.cancel()
+
+    asyncio.run(leave())
+    write.opened.set()
+    eventually(lambda: not threads._groups)
+    assert asyncio.run(in_group(threads, write, "next", 2))[2] == [20]

@@ -38,11 +38,18 @@ class Ledger:
         return [Conflict(f"no {value}") if value < 0 else value * 10 for value in values]
 
     def write_all(self, *values, key="a"):
-        """Write from a thread each, all while the first commit waits; what each got, in their order."""
+        """Write from a thread each, all while the first commit waits; what each got, in their order.
+
+        What comes as a list is written by one thread.
+        """
+
+        def write(value):
+            return self.groups.write_each(key, value) if isinstance(value, list) else self.groups.write(key, value)
+
         with ThreadPoolExecutor(len(values)) as threads:
-            first = threads.submit(self.groups.write, key, values[0])
+            first = threads.submit(write, values[0])
             assert self.begun.acquire(timeout=SOON)
-            others = [threads.submit(self.groups.write, key, value) for value in values[1:]]
+            others = [threads.submit(write, value) for value in values[1:]]
             eventually(lambda: len(self.groups._queues[key]) == len(values))
             self.open.set()
             return [one.exception(SOON) or one.result() for one in (first, *others)]
@@ -82,6 +89,21 @@ def test_the_next_in_the_queue_commits_what_a_group_has_no_room_for(monkeypatch)
     assert [len(values) for _, values in ledger.committed] == [2, 2, 1]
 
 
+def test_values_that_one_thread_writes_share_a_transaction_with_those_of_others():
+    ledger = Ledger()
+    first, (second, refused), third = ledger.write_all(1, [2, -3], 4)
+    assert (first, second, str(refused), third) == (10, 20, "no -3", 40)
+    [(_, values)] = ledger.committed
+    assert sorted(values) == [-3, 1, 2, 4]
+
+
+def test_values_that_come_together_stay_together(monkeypatch):
+    monkeypatch.setattr(group_commit, "MAX_GROUP", 3)
+    ledger = Ledger()
+    assert ledger.write_all([1, 2], [3, 4], [5, 6, 7, 8]) == [[10, 20], [30, 40], [50, 60, 70, 80]]
+    assert sorted(len(values) for _, values in ledger.committed) == [2, 2, 4]
+
+
 def test_one_that_is_refused_is_refused_alone():
     answers = Ledger().write_all(1, -2, 3)
     assert (answers[0], str(answers[1]), answers[2]) == (10, "no -2", 30)
@@ -107,6 +129,32 @@ def test_one_that_cannot_be_written_does_not_keep_the_others_from_it():
     assert sorted(ledger.committed) == [("a", [1]), ("a", [3])]
 
 
+def test_of_values_of_one_thread_the_one_that_cannot_be_written_fails_alone():
+    def fail(values):
+        if 2 in values:
+            raise ZeroDivisionError
+
+    ledger = Ledger(fail)
+    ledger.open.set()
+    first, failed, last = ledger.groups.write_each("a", [1, 2, 3])
+    assert (first, type(failed), last) == (10, ZeroDivisionError, 30)
+    assert ledger.committed == [("a", [1]), ("a", [3])]
+
+
+def test_one_that_comes_alone_and_fails_is_not_tried_again():
+    tried = []
+
+    def fail(values):
+        tried.append(values)
+        raise ZeroDivisionError
+
+    ledger = Ledger(fail)
+    ledger.open.set()
+    with pytest.raises(ZeroDivisionError):
+        ledger.groups.write("a", 1)
+    assert tried == [[1]]
+
+
 def test_an_interrupt_of_the_thread_that_commits_concerns_that_alone():
     interrupts = iter([KeyboardInterrupt])
 
@@ -127,7 +175,7 @@ class Interrupted:
 
 @pytest.mark.parametrize("leads", [False, True])
 def test_a_thread_that_is_interrupted_while_it_waits_passes_on_its_turn(leads):
-    groups, left, other = Ledger().groups, group_commit._Write(1), group_commit._Write(2)
+    groups, left, other = Ledger().groups, group_commit._Write([1]), group_commit._Write([2])
     left.wakeup, left.leads = Interrupted(), leads
     groups._queues["a"] = [left, other]
     with pytest.raises(KeyboardInterrupt):
@@ -200,6 +248,19 @@ def test_racing_creates_share_transactions_and_each_has_its_own_answer(store, mo
     created = {"uid-taken", "uid-first", *(f"uid-{number}" for number in answers)}
     assert {uid for uid in noted if uid not in {"uid-11", "uid-13"}} == created
     assert all(caller == f"caller {uid.removeprefix('uid-')}" for uid, caller in noted.items())
+
+
+def test_creates_of_several_callers_share_a_transaction(store, monkeypatch):
+    sizes, write = [], plan_writes.create_each
+
+    def count(uow, plans):
+        sizes.append(len(plans))
+        return write(uow, plans)
+
+    monkeypatch.setattr(plan_writes, "create_each", count)
+    plans = [planned(number) for number in range(3)]
+    assert store.create_each([*plans, replace(planned(4), graph=0)]) == [True] * 4
+    assert sizes == [3]
 
 
 def test_what_others_decide_about_has_a_transaction_of_its_own(store, monkeypatch):

@@ -14,6 +14,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.planner import first_plan, occurrence
 from noonmark.core.policies.dependencies import check_order, find_cycle
 from noonmark.core.schedule import Pause, Schedule
+from noonmark.operations.creations import create_alone
 from noonmark.operations.secrets import check_secrets, secret_names
 from noonmark.ports.records import Counters, ScheduleFilter, StoredSchedule
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from noonmark.core.quotas import Quota
     from noonmark.core.schedule import Declaration, Owner
     from noonmark.core.targets import Target
+    from noonmark.operations.creations import Creation
     from noonmark.operations.service import AuditEntryMaker, Caller
     from noonmark.ports.store import Store
 
@@ -38,6 +40,9 @@ MAX_NAMESAKES = 10
 """How many schedules with the same name an error lists."""
 MAX_TRIES = 100
 """How often the dependencies of a schedule are looked up again because another change was written first."""
+
+
+_NOTHING_RAN = Counters()
 
 
 class Expected(NamedTuple):
@@ -110,13 +115,38 @@ def create(  # noqa: PLR0913 - each is a part of the request
 
     With `agent_limits`, an agent makes it. With a proposal, None also if that is not pending.
     """
+    return create_alone(
+        store,
+        creation(
+            store,
+            schedule,
+            lookahead=lookahead,
+            audit=audit,
+            quotas=quotas,
+            agent_limits=agent_limits,
+            proposal=proposal,
+        ),
+    )
+
+
+def creation(  # noqa: PLR0913 - each is a part of the request
+    store: Store,
+    schedule: Schedule,
+    *,
+    lookahead: Micros,
+    audit: AuditEntryMaker | None = None,
+    quotas: tuple[Quota, ...] = (),
+    agent_limits: AgentLimits | None = None,
+    proposal: str | None = None,
+) -> Creation[Plan | None]:
+    """The same as an operation that yields what it stores."""
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     note = None if audit is None else audit(None, schedule, now=schedule.created)
     plan = first_plan(schedule, lookahead=lookahead)
     plan = evolve(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
     for _ in range(MAX_TRIES):
         graph = _check_order(store, schedule)
-        [created] = store.create([plan if graph is None else replace(plan, graph=graph)])
+        created = yield plan if graph is None else replace(plan, graph=graph)
         if created:
             return plan
         is_taken = store.find(schedule.owner.tenant, schedule.schedule_id) is not None
@@ -134,7 +164,7 @@ def as_created(plan: Plan) -> StoredSchedule | None:
     if plan.exhausted or plan.closed or schedule.phase is not SchedulePhase.ACTIVE or schedule.declaration.depends_on:
         return None
     due = min((one.due for one in plan.planned), default=None)
-    return StoredSchedule(schedule=schedule, counters=Counters(), next_due=due, next_own=due)
+    return StoredSchedule(schedule=schedule, counters=_NOTHING_RAN, next_due=due, next_own=due)
 
 
 def _is_pending(store: Store, schedule: Schedule, proposal_id: str) -> bool:
@@ -166,7 +196,6 @@ def new_schedule(  # noqa: PLR0913 - each is a part of the schedule
     lineage: Lineage | None = None,
 ) -> Schedule:
     """The first revision of a declaration."""
-    disabled = Pause(at=now, by=owner.user, reason="it was declared with enabled: false")
     return Schedule(
         uid=uid,
         schedule_id=schedule_id,
@@ -177,7 +206,9 @@ def new_schedule(  # noqa: PLR0913 - each is a part of the schedule
         source=source,
         created=now,
         updated=now,
-        pause=None if declaration.enabled else disabled,
+        pause=None
+        if declaration.enabled
+        else Pause(at=now, by=owner.user, reason="it was declared with enabled: false"),
         lineage=lineage,
     )
 

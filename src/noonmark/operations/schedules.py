@@ -23,6 +23,7 @@ from noonmark.core.proposals import ProposedAction
 from noonmark.core.schedule import RESERVED_IDS, Owner, declare_again, parse_schedule
 from noonmark.core.targets import AGENT_KINDS, WorkflowTarget
 from noonmark.operations import occurrences, schedule_edits
+from noonmark.operations.creations import create_alone
 from noonmark.operations.doctor import unreadable_schedules
 from noonmark.operations.errors import MAX_PROBLEMS
 from noonmark.operations.lineages import count_new, limits_for, lineage_of, with_default_end
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from noonmark.core.planner import Plan
     from noonmark.core.proposals import Proposal
     from noonmark.core.schedule import Declaration, Schedule
+    from noonmark.operations.creations import Creation
     from noonmark.operations.models.arguments import (
         Deletion,
         PauseRequest,
@@ -92,7 +94,7 @@ READ_ONLY = frozenset(
 """Fields of a schedule document that callers cannot set."""
 
 
-def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
     document, owner, key = split(service, caller, arguments)
     now, uid = service.store.clock(), service.fresh_id()
@@ -104,7 +106,7 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             return created_before(service, owner, uid, document, now=now)
     schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
     schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=schedule_id, owner=owner, now=now)
-    plan = _create(service, caller, schedule)
+    plan = yield from _creation(service, caller, schedule)
     if plan is None:
         existing = service.store.find_uid(uid)
         if existing is None:
@@ -137,10 +139,10 @@ def _new_schedule(  # noqa: PLR0913 - each is a part of the schedule
     )
 
 
-def _create(service: Service, caller: Caller, schedule: Schedule) -> Plan | None:
+def _creation(service: Service, caller: Caller, schedule: Schedule) -> Creation[Plan | None]:
     """Store a new schedule; the plan it was created with, or None if its id is taken."""
     count_new(service, caller, schedule.lineage)
-    return schedule_edits.create(
+    return schedule_edits.creation(
         service.store,
         schedule,
         lookahead=service.lookahead,
@@ -189,7 +191,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             return written(service, edited)
         now, uid = service.store.clock(), service.fresh_id()
         schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=str(schedule_id), owner=owner, now=now)
-        if _create(service, caller, schedule) is not None:
+        if create_alone(service.store, _creation(service, caller, schedule)) is not None:
             return with_ping_url(service, schedule, written(service, schedule))
 
 

@@ -17,6 +17,7 @@ from noonmark.core.frozen import evolve
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
 from noonmark.operations.changes import change_by
+from noonmark.operations.creations import create_alone
 from noonmark.operations.errors import hidden_cause_from
 from noonmark.operations.models import answers
 from noonmark.operations.models import arguments as takes
@@ -24,10 +25,11 @@ from noonmark.operations.models import arguments as takes
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from noonmark.operations.creations import Creation
     from noonmark.operations.models.fields import Arguments
     from noonmark.operations.service import Caller, Service
 
-    Handler = Callable[[Service, Caller, Any], dict[str, Any]]
+    Handler = Callable[[Service, Caller, Any], dict[str, Any] | Creation[dict[str, Any]]]
 
 
 class Body(StrEnum):
@@ -102,6 +104,7 @@ def _handler(name: str) -> Handler:
 
 
 READ, WRITE, RUN, ADMIN = Scope.READ, Scope.WRITE, Scope.RUN, Scope.ADMIN
+CREATES_SCHEDULE = "schedule/create"
 SETS_SECRET = "secret/set"  # noqa: S105 - a name
 """Errors about a call of it repeat nothing of its arguments: the secret may be in the wrong place."""
 CALLS_TOOL = "schedule/call"
@@ -114,7 +117,7 @@ _BACKFILL = "/schedules/{schedule_id}/backfills/{backfill_id}"
 
 _ROWS = (
     Operation(
-        "schedule/create",
+        CREATES_SCHEDULE,
         "schedules.create_schedule",
         WRITE,
         "POST /schedules",
@@ -815,6 +818,11 @@ STREAMED = {"bundle/push": "POST /bundles", "upload/create": "POST /uploads"}
 
 def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of an operation, perform it, and return its answer as JSON."""
+    return create_alone(service.store, performance(service, caller, name, arguments))
+
+
+def performance(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
+    """The same; an operation that creates a schedule yields its plan."""
     operation = OPERATIONS.get(name)
     if operation is None:
         streamed = f": files are not JSON; send it to {STREAMED[name]}" if name in STREAMED else ""
@@ -824,20 +832,23 @@ def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str,
         check_clock(service)
     with hidden_cause_from(caller):
         if service.traces is None:
-            answer = _call(operation, service, caller, arguments)
+            answer = yield from _call(operation, service, caller, arguments)
         else:
             with service.traces.operation(name) as link_to:
-                answer = _call(operation, service, caller, arguments)
+                answer = yield from _call(operation, service, caller, arguments)
                 link_to(answer)
     if operation.is_change and name != CALLS_TOOL:
         service.changed(change_by(caller, name, arguments, answer))
     return answer
 
 
-def _call(operation: Operation, service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def _call(
+    operation: Operation, service: Service, caller: Caller, arguments: Mapping[str, Any]
+) -> Creation[dict[str, Any]]:
     model = operation.arguments
     read = arguments if model.is_document else model.read(arguments)
-    return operation.call_for(caller)(service, evolve(caller, operation=operation.name), read)
+    answer = operation.call_for(caller)(service, evolve(caller, operation=operation.name), read)
+    return answer if isinstance(answer, dict) else (yield from answer)
 
 
 def check_access(operation: Operation, caller: Caller) -> None:

@@ -469,6 +469,12 @@ class Store(
         plan's `graph` is no longer the tenant's version. Then nothing of it is written.
         """
 
+    def create_each(self, plans: Sequence[Plan]) -> list[bool | Exception]:
+        """The same for plans of several callers, in as few transactions as possible.
+
+        One that is refused has its error as the answer, and does not fail the others.
+        """
+
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         """What these schedules depend on, directly and transitively, in one consistent read.
 

@@ -29,7 +29,7 @@ from noonmark.server.guard import RequestGuard
 from noonmark.server.handler_threads import HandlerThreads
 from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import HttpError, problem_response, request_id_of
-from noonmark.server.requests import ApiRequest, ApiResponse, TextHandler, read_body
+from noonmark.server.requests import ApiRequest, ApiResponse, CreatingHandler, TextHandler, read_body
 from noonmark.server.router import ShapeRouter
 from noonmark.server.uploads import StreamHandler
 from noonmark.server.web import files
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from starlette.types import Receive, Scope, Send
 
+    from noonmark.operations.creations import Creation
     from noonmark.operations.service import Caller, Service
     from noonmark.server.authentication import Tokens
     from noonmark.server.health import Health, Metrics
@@ -212,6 +213,9 @@ class Endpoint:
             return _call(handler, api_request)
         if await threads.wait_for_room() and request.method in NO_BODY and await request.is_disconnected():
             raise ClientDisconnect  # do no work for a client that is gone while others wait
+        if isinstance(handler, CreatingHandler) and handler.may_share(api_request):
+            key, store = caller.owner.tenant, self._service.store
+            return await threads.call_in_group(key, store.create_each, _creation, handler, api_request)
         return await threads.call(_call, handler, api_request)
 
 
@@ -223,7 +227,15 @@ def _chain(request: Request) -> str:
 
 def _call(handler: Handler, api_request: ApiRequest) -> Response:
     """Call a handler and encode its answer; encoding a long list takes time too, so both run in the thread."""
-    answer = handler(api_request)
+    return _encode(handler(api_request))
+
+
+def _creation(handler: CreatingHandler, api_request: ApiRequest) -> Creation[Response]:
+    """The same for a handler that yields what it creates."""
+    return _encode((yield from handler.steps(api_request)))
+
+
+def _encode(answer: ApiResponse) -> Response:
     content, media_type = answer.content
     return Response(content, answer.status, {"Cache-Control": "no-store", **answer.headers}, media_type=media_type)
 

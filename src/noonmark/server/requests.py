@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl
 
 from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.json_values import key_path, shown, text_problem
-from noonmark.operations.table import perform
+from noonmark.operations.creations import create_alone
+from noonmark.operations.table import perform, performance
 from noonmark.server.problems import HttpError
 from noonmark.server.strict_json import parse, write_json
 
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from starlette.datastructures import Headers
     from starlette.requests import Request
 
+    from noonmark.operations.creations import Creation
     from noonmark.operations.service import Caller, Service
 
 JSON = "application/json"
 MAX_BODY = 1_048_576
+SMALL_BODY = 16_384
 MAX_PARAMETERS = 100
 MAX_DRAINED = 33_554_432
 """Bytes of an oversized body that are read and discarded, so that the client gets to read the answer."""
@@ -90,6 +93,10 @@ class ApiRequest:
         """Run an operation and return its answer."""
         return perform(self.service, self.caller, operation, arguments)
 
+    def performance(self, operation: str, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
+        """Run an operation that yields the schedules it creates."""
+        return performance(self.service, self.caller, operation, arguments)
+
     def query(self, kinds: Mapping[str, ParameterType]) -> dict[str, Any]:
         """The query parameters, each of its type; unknown ones are rejected."""
         return read_query(self.query_string, kinds)
@@ -127,6 +134,22 @@ class ApiResponse:
 
 if TYPE_CHECKING:
     Handler = Callable[[ApiRequest], ApiResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatingHandler:
+    """A handler that yields the schedules it creates, so that the requests of several callers share a transaction."""
+
+    steps: Callable[[ApiRequest], Creation[ApiResponse]]
+
+    def __call__(self, request: ApiRequest) -> ApiResponse:
+        """Handle a request by itself."""
+        return create_alone(request.service.store, self.steps(request))
+
+    def may_share(self, request: ApiRequest) -> bool:
+        """Whether others should wait for this request: it is small, and its key is not looked up first."""
+        is_keyed = "idempotency-key" in request.headers or b"idempotency_key" in request.body
+        return len(request.body) <= SMALL_BODY and not is_keyed
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,14 @@ from noonmark.core.errors import InvalidRequest, RevisionConflict
 from noonmark.core.run import output_text
 from noonmark.operations.models import fields
 from noonmark.operations.models.answers import CreatedWorkflow, Mob, Schedule, Session
-from noonmark.operations.table import OPERATIONS, SETS_SECRET, Body, check_access
+from noonmark.operations.table import CREATES_SCHEDULE, OPERATIONS, SETS_SECRET, Body, check_access
 from noonmark.server.problems import HttpError
-from noonmark.server.requests import ApiResponse, ParameterType, read_if_match
+from noonmark.server.requests import ApiResponse, CreatingHandler, ParameterType, read_if_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from noonmark.operations.creations import Creation
     from noonmark.operations.table import Operation
     from noonmark.server.requests import ApiRequest, Handler
 
@@ -104,8 +105,18 @@ ROUTES: tuple[Route, ...] = tuple(route for operation in OPERATIONS.values() for
 
 def handlers() -> dict[tuple[str, str], Handler]:
     """The handler of every canonical route, by its method and path."""
-    canonical: dict[tuple[str, str], Handler] = {(route.method, route.path): partial(handle, route) for route in ROUTES}
+    canonical: dict[tuple[str, str], Handler] = {(route.method, route.path): _handler(route) for route in ROUTES}
     return canonical | {("GET", OUTPUT): _output}
+
+
+def _handler(route: Route) -> Handler:
+    if route.operation == CREATES_SCHEDULE:
+        return CreatingHandler(partial(_creation, route))
+    return partial(handle, route)
+
+
+def _creation(route: Route, request: ApiRequest) -> Creation[ApiResponse]:
+    return to_response(route, (yield from request.performance(route.operation, read_arguments(route, request))))
 
 
 def _output(request: ApiRequest) -> ApiResponse:

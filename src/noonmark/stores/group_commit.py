@@ -6,6 +6,8 @@ meanwhile wait, and the first of them commits for all of them. A write that come
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -37,10 +39,20 @@ class GroupCommit(Generic[T, A]):
     def write(self, key: str, value: T) -> A:
         """Write one value, alone or with others of its key; returns once it is committed.
 
-        Raises what it is refused with. A store that fails does so for all writes of the transaction. After any other
-        error, each of them is tried alone, so that one bad write does not fail the others.
+        Raises what it is refused with.
         """
-        own: _Write[T, A] = _Write(value)
+        [answer] = self.write_each(key, [value])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def write_each(self, key: str, values: Sequence[T]) -> list[A | Exception]:
+        """Write values of several callers; returns for each what `write` would return or raise.
+
+        A store that fails does so for all writes of the transaction. After any other error, each of them is tried
+        alone, so that one bad write does not fail the others.
+        """
+        own: _Write[T, A] = _Write(values)
         with self._lock:
             own.leads = key not in self._queues
             self._queues.setdefault(key, []).append(own)
@@ -48,12 +60,14 @@ class GroupCommit(Generic[T, A]):
             self._wait(key, own)
         if own.leads:
             self._lead(key, own)
-        if own.is_alone:
-            [own.answer] = self._commit(key, lambda: [value])
-        if isinstance(own.answer, NoonmarkError):
-            raise own.answer
-        assert own.answer is not None  # noqa: S101 - it was answered, or is alone
-        return own.answer
+        return [self._write_alone(key, value) for value in values] if own.is_alone else own.answers
+
+    def _write_alone(self, key: str, value: T) -> A | Exception:
+        try:
+            [answer] = self._commit(key, lambda: [value])
+        except Exception as error:  # noqa: BLE001 - it is the answer for this value
+            return error
+        return answer
 
     def _wait(self, key: str, own: _Write[T, A]) -> None:
         """Wait for an answer, or to lead; a caller that is interrupted leaves the queue."""
@@ -70,35 +84,38 @@ class GroupCommit(Generic[T, A]):
 
     def _lead(self, key: str, own: _Write[T, A]) -> None:
         group: list[_Write[T, A]] = []
-
-        def take() -> list[T]:
-            with self._lock:
-                queue = self._queues[key]
-                room = MAX_GROUP - len(group)
-                group.extend(queue[:room])
-                del queue[:room]
-            return [one.value for one in group]
-
+        take = partial(self._take, key, group)
         try:
-            answers = self._commit(key, take)
-            for one, answer in zip(group, answers, strict=True):
-                one.answer = answer
+            answers = iter(self._commit(key, take))
+            for one in group:
+                one.answers = list(islice(answers, len(one.values)))
         except NoonmarkError as error:
             take()  # those that came since waited for the same store
             for one in group:
-                one.answer = error
-        except BaseException as error:
+                one.answers = [error] * len(one.values)
+        except Exception as error:  # noqa: BLE001 - it is raised by those that wait
+            are_several = len(take()) > 1
+            for one in group:
+                one.is_alone, one.answers = are_several, [error]
+        except BaseException:
             take()
             for one in group:
                 one.is_alone = True
-            if group == [own] or not isinstance(error, Exception):
-                raise
+            raise
         finally:
             with self._lock:
                 self._pass_on(key)
             for one in group:
                 if one is not own:
                     one.wakeup.release()
+
+    def _take(self, key: str, group: list[_Write[T, A]]) -> list[T]:
+        """Take what waits into a group, as far as there is room; returns all values of the group."""
+        with self._lock:
+            queue = self._queues[key]
+            while queue and (not group or sum(len(one.values) for one in (*group, queue[0])) <= MAX_GROUP):
+                group.append(queue.pop(0))
+        return [value for one in group for value in one.values]
 
     def _pass_on(self, key: str) -> None:
         """Let the next in the queue lead; without one, the next that comes."""
@@ -110,13 +127,13 @@ class GroupCommit(Generic[T, A]):
 
 
 class _Write(Generic[T, A]):
-    """One write, and what became of it."""
+    """The values of one thread, and what became of them."""
 
-    __slots__ = ("answer", "is_alone", "leads", "value", "wakeup")
+    __slots__ = ("answers", "is_alone", "leads", "values", "wakeup")
 
-    def __init__(self, value: T) -> None:
-        self.value = value
-        self.answer: A | NoonmarkError | None = None
+    def __init__(self, values: Sequence[T]) -> None:
+        self.values = values
+        self.answers: list[A | Exception] = []
         self.leads = self.is_alone = False
         self.wakeup = Lock()
         self.wakeup.acquire()

@@ -12,6 +12,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.pipeline_ownership import PREFIX
 from noonmark.ports.records import Condition, Graph, Inspected, KeyRecord, Renewal, StoreTraits
 from noonmark.stores import fork_safety
+from noonmark.stores.grouped_creates import create_one_by_one
 from noonmark.stores.memory import claims, clock_repair, history, marks, schedule_lists, workload
 from noonmark.stores.memory.due_index import take
 from noonmark.stores.memory.unit_of_work import UnitOfWork
@@ -140,6 +141,9 @@ class MemoryStore:
     @atomic
     def create(self, plans: Sequence[Plan]) -> list[bool]:
         return plan_writes.create_all(self._uow, plans)
+
+    def create_each(self, plans: Sequence[Plan]) -> list[bool | Exception]:
+        return create_one_by_one(plans, self.create)
 
     @atomic
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:

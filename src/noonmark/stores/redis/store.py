@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import KeyRecord
-from noonmark.stores.group_commit import GroupCommit
+from noonmark.stores.grouped_creates import GroupedCreates
 from noonmark.stores.redis import claims, clock_repair, events, history, nodes, runs, schedules
 from noonmark.stores.redis import halts as stored_halts
 from noonmark.stores.redis.accounts import api_keys, audit_log, page_sessions, rate_buckets, secret_store
@@ -102,13 +102,17 @@ class RedisStore(ConnectedStore):
 
     def _reset(self) -> None:
         super()._reset()
-        self._grouped_creates: GroupCommit[Plan, bool] = GroupCommit(self._create_each)
+        self._grouped_creates = GroupedCreates(self._create_each, self._create_all, lambda _: _ANY_TENANT)
 
     # Schedules, occurrences and events
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
-        if len(plans) == 1 and plan_writes.is_independent(plans[0]):
-            return [self._grouped_creates.write(_ANY_TENANT, plans[0])]
+        return self._grouped_creates.create(plans)
+
+    def create_each(self, plans: Sequence[Plan]) -> list[bool | Exception]:
+        return self._grouped_creates.create_each(plans)
+
+    def _create_all(self, plans: Sequence[Plan]) -> list[bool]:
         return self._write(lambda uow: plan_writes.create_all(uow, plans), notify=True)
 
     def _create_each(self, _: str, take: Callable[[], Sequence[Plan]]) -> Sequence[bool | NoonmarkError]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.run import Outcome
 from noonmark.ports.records import KeyRecord, make_admitted
-from noonmark.stores.group_commit import GroupCommit
+from noonmark.stores.grouped_creates import GroupedCreates
 from noonmark.stores.rules import admission, backfills, dependencies, leases, plan_writes, system_events
 from noonmark.stores.rules import budgets as budget_rules
 from noonmark.stores.rules import events as event_rules
@@ -141,12 +141,12 @@ class SqlStore(ABC):
     """
 
     _schedule_cache: ScheduleCache
-    _grouped_creates: GroupCommit[Plan, bool]
+    _grouped_creates: GroupedCreates
 
     def _reset_caches(self) -> None:
         """Drop what is cached and who waits: for a new store, and in a forked process."""
         self._schedule_cache = ScheduleCache()
-        self._grouped_creates = GroupCommit(self._create_each)
+        self._grouped_creates = GroupedCreates(self._create_each, self._create_all, self._lock_name)
 
     @abstractmethod
     def _read(self, work: Callable[[UnitOfWork], T]) -> T:
@@ -192,8 +192,12 @@ class SqlStore(ABC):
         """The tenants that a locked write must name, found by a query with a list of values."""
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
-        if len(plans) == 1 and plan_writes.is_independent(plans[0]):
-            return [self._grouped_creates.write(self._lock_name(plans[0].snapshot.schedule.owner.tenant), plans[0])]
+        return self._grouped_creates.create(plans)
+
+    def create_each(self, plans: Sequence[Plan]) -> list[bool | Exception]:
+        return self._grouped_creates.create_each(plans)
+
+    def _create_all(self, plans: Sequence[Plan]) -> list[bool]:
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
         return self._write_locked(tenants, lambda uow: plan_writes.create_all(uow, plans), notify=True)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
+from noonmark.core.errors import QuotaExceeded
 from noonmark.core.ids import TRIGGER, event, manual, occurrence_id
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan
 from noonmark.core.policies.limits import Dependency
+from noonmark.core.quotas import Quota, Resource, Scope
 from noonmark.core.reasons import Reason
 from noonmark.core.schedule import Owner
 from noonmark.core.targets import FunctionTarget
@@ -20,6 +23,7 @@ from noonmark.testing.conformance.bench import LOOKAHEAD, case
 from noonmark.testing.factories import MINUTE, NOW
 
 if TYPE_CHECKING:
+    from noonmark.core.planner import Plan
     from noonmark.ports.records import StoredSchedule
     from noonmark.testing.conformance.bench import Bench
 
@@ -65,6 +69,31 @@ def an_id_is_taken_by_an_earlier_schedule_of_the_same_call(bench: Bench) -> None
     ]
     assert bench.store.create(plans) == [True, False]
     assert bench.store.snapshot("uid-2") is None
+
+
+@case
+def plans_of_several_callers_are_created_each_by_itself(bench: Bench) -> None:
+    bench.create("uid-1", schedule_id="report")
+    full = replace(_planned("uid-2"), quotas=(Quota(Resource.SCHEDULES, Scope.USER, 1),))
+    stale = replace(_planned("uid-3"), graph=99)
+    others = [
+        _planned("uid-4", schedule_id="report"),
+        _planned("uid-5"),
+        _planned("uid-6", owner=Owner(tenant="other", user="ada")),
+    ]
+    answers = bench.store.create_each([full, stale, *others])
+    assert isinstance(answers[0], QuotaExceeded)
+    assert answers[1:] == [False, False, True, True]
+    for uid in ("uid-2", "uid-3", "uid-4"):
+        assert bench.store.snapshot(uid) is None
+    for plan in others[1:]:
+        assert bench.stored(plan.snapshot.schedule).schedule == plan.snapshot.schedule
+        assert len(bench.store.occurrences(plan.snapshot.schedule.uid)) == 1
+    assert bench.store.create_each([]) == []
+
+
+def _planned(uid: str, **fields: Any) -> Plan:
+    return first_plan(factories.schedule(uid, **fields), lookahead=LOOKAHEAD)
 
 
 @case
