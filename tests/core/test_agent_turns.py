@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from noonmark.core.agents.session import Mob, Session, SessionState, task_session
+from noonmark.core.agents.session import Mob, Session, SessionState, step_session, task_session
 from noonmark.core.agents.turns import (
     agent_target,
     asks_for_remote,
@@ -113,6 +113,10 @@ def test_what_a_target_lacks(target, session, mob, expected):
 
 def test_the_session_of_a_task_is_its_own():
     assert task_session("daily", "occ_1") == "schedule:daily:occ_1"
+
+
+def test_the_session_of_a_step_is_its_own_too():
+    assert step_session("occ_1") == "step:occ_1"
 
 
 @pytest.mark.parametrize(

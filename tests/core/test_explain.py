@@ -16,7 +16,7 @@ from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.policies.runaway import RunawayPolicy
 from noonmark.core.policies.window import EndAction, Window
 from noonmark.core.reasons import Reason
-from noonmark.core.run import Outcome
+from noonmark.core.run import Outcome, progress_result
 from noonmark.core.targets import TaskTarget
 from noonmark.core.targets.http import HttpTarget
 from noonmark.core.triggers import CronTrigger, EventTrigger
@@ -590,3 +590,20 @@ def test_a_run_longer_than_its_interval_is_named(declared, fields, times, now, s
     assert ("interval" in explanation.summary) is (said is not None)
     assert explanation.summary.endswith(said or ".")
     assert step(explanation, "runs").facts.get("longer_than_interval_seconds") == (100 if said else None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "attempt", "message", "said"),
+    [
+        ({}, 1, "it waits for a model", "; it waits for a model."),
+        ({}, 1, None, "started attempt 1 of 1 at 2026-11-15 12:00:01 UTC."),
+        ({}, 2, "it waits for a model", "started attempt 1 of 1 at 2026-11-15 12:00:01 UTC."),
+        ({"route": "function:tidy"}, 1, "it copies", "started attempt 1 of 1 at 2026-11-15 12:00:01 UTC."),
+    ],
+)
+def test_what_a_turn_of_an_agent_waits_for_is_said(fields, attempt, message, said):
+    schedule = scheduled(target=TaskTarget(query="news"))
+    occurrence = row(schedule, **GOING, **fields)
+    result = None if message is None else progress_result({"fraction": 0.0, "message": message})
+    runs = [run(occurrence, ended=None, attempt=attempt, result=result)]
+    assert explain_occurrence(schedule, occurrence, runs, now=at(50)).summary.endswith(said)
