@@ -132,3 +132,9 @@ def test_fractions_of_neighbours_fill_the_range_evenly():
 def test_a_step_is_found_by_the_id_of_its_run(index, undoes, expected):
     step = ids.step_occurrence_id("occ_1", "load", index, undoes=undoes)
     assert (step, ids.stored_id(step), ids.stored_id("occ_1")) == (expected, "occ_1", "occ_1")
+
+
+def test_an_id_that_is_made_from_the_uid_is_the_own_one():
+    assert ids.is_own_id(ids.job_id("0663f2c1"), "0663f2c1")
+    assert ids.is_own_id(ids.default_id("0663f2c1"), "0663f2c1")
+    assert not any(ids.is_own_id(one, "0663f2c1") for one in ("daily", "job_0663f2c2", "0663f2c1", "job_x0663f2c1"))

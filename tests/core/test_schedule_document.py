@@ -20,6 +20,7 @@ from noonmark.core.policies.overlap import Queue
 from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.schedule import Owner, Schedule, declare_again, parse_schedule, restore_schedule
+from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger
 from tests.core.declared import (
     FULL_SCHEDULE,
     FULL_TARGETS,
@@ -714,3 +715,91 @@ def test_a_schedule_of_an_agent_is_paused_after_five_failures_unless_it_says_oth
     assert declared.pause_on_failure == after
     assert restore_schedule(declared.to_document()) == declared
     assert restore_schedule(declared.to_document() | {"pause_on_failure": None}).pause_on_failure is None
+
+
+# Terms that were read before are remembered.
+
+
+def without_memory(document):
+    schedule._terms_read.clear()
+    return parse(document)
+
+
+@pytest.mark.parametrize("target", FULL_TARGETS.values(), ids=FULL_TARGETS)
+@pytest.mark.parametrize("trigger", [{"type": "event", "event_type": "upload"}, {"type": "once", "delay_seconds": 9}])
+def test_terms_read_a_second_time_are_the_same_under_other_names_and_times(target, trigger):
+    document = minimal(target=target, timeout_seconds=30, overlap_policy="queue")
+    others = document | {"trigger": trigger, "name": "other", "labels": {"team": "a"}, "description": "another one"}
+    fresh = without_memory(others)
+    without_memory(document)
+    parse({**document, "trigger": trigger})
+    again = parse(others)
+    assert again == fresh
+    assert again.to_document() == fresh.to_document()
+    assert (again.name, again.labels, again.description) == ("other", {"team": "a"}, "another one")
+
+
+def test_defaults_follow_the_kind_of_trigger_whatever_was_read_before():
+    parse(minimal(trigger={"type": "once", "delay_seconds": 1}))
+    assert isinstance(parse(minimal(trigger={"type": "event", "event_type": "e"})).overlap_policy, Queue)
+    assert isinstance(parse(minimal(trigger={"type": "once", "delay_seconds": 2})).overlap_policy, SkipOverlap)
+    assert isinstance(parse(minimal(trigger={"type": "once", "delay_seconds": 3})).misfire_policy, CatchUpOne)
+
+
+def test_values_that_are_only_equal_are_not_taken_for_each_other():
+    targets = [{"target_kind": "function", "function": "f", "args": [one]} for one in (1, True, 1.0, "1", None)]
+    for target in targets * 2:
+        assert [type(one) for one in parse(minimal(target=target)).target.args] == [type(target["args"][0])]
+
+
+def test_what_is_wrong_beside_remembered_terms_is_listed_in_full():
+    parse(once("2030-01-01T00:00:00Z", name="good"))
+    error = refused(once("2020-01-01T00:00:00Z", name=7, labels={"": "x"}))
+    assert [problem.field for problem in error.problems] == ["name", "labels.", "trigger.due_at_utc"]
+    with pytest.raises(TriggerNeverFires):
+        parse(once("2020-01-01T00:00:00Z"))
+    error = refused({**once("2030-01-01T00:00:00Z"), "nonsense": 1})
+    assert [problem.field for problem in error.problems] == ["nonsense"]
+
+
+def test_upstreams_are_compared_with_the_id_each_time():
+    document = minimal(depends_on=[{"schedule_id": "a"}])
+    parse({**document, "schedule_id": "b"})
+    assert refused({**document, "schedule_id": "a"}).field == "depends_on"
+
+
+def test_memory_is_bounded():
+    schedule._terms_read.clear()
+    for number in range(schedule.MAX_REMEMBERED + 5):
+        parse(minimal(timeout_seconds=1 + number))
+    assert len(schedule._terms_read) == 5
+    parse(minimal(target={"target_kind": "function", "function": "f", "payload": "x" * schedule.MAX_FINGERPRINT}))
+    assert len(schedule._terms_read) == 5
+
+
+def test_what_json_does_not_have_is_read_each_time():
+    class Name(str):
+        __slots__ = ()
+
+    document = minimal(overlap_policy=Name("queue"))
+    schedule._terms_read.clear()
+    assert parse(document) == parse(minimal(overlap_policy="queue"))
+    assert len(schedule._terms_read) == 1
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [OnceTrigger(delay_seconds=90), CronTrigger("H * * * *", timezone="Europe/Stockholm"), EventTrigger("upload")],
+)
+def test_a_document_of_a_program_may_have_a_trigger_itself(trigger):
+    document = parse(minimal(trigger=trigger.to_document()), key="daily")
+    assert parse(minimal(trigger=trigger), key="daily") == document
+
+
+def test_a_trigger_in_a_document_is_refused_as_its_document_would_be():
+    trigger = OnceTrigger(delay_seconds=3_000_000_000)
+    late = datetime(9990, 1, 1, tzinfo=UTC)
+    errors = [refused(minimal(trigger=one), now=late) for one in (trigger, trigger.to_document())]
+    assert {(error.field, error.message, error.code) for error in errors} == {
+        ("trigger.delay_seconds", "ends after the year 9999", "invalid_trigger")
+    }

@@ -806,3 +806,22 @@ def test_what_names_no_instant_is_refused_as_such(document):
 def test_jitter_is_a_number_of_seconds(jitter):
     with pytest.raises(InvalidTrigger, match="number of seconds"):
         CronTrigger("@daily", jitter_seconds=jitter)
+
+
+class Monthly(CronTrigger):
+    """A trigger of a program."""
+
+
+def test_a_trigger_reads_as_its_document():
+    once = OnceTrigger(delay_seconds=60)
+    assert parse_trigger(once, now=NOW) == parse_trigger(once.to_document(), now=NOW)
+    assert parse_trigger(Monthly("0 0 1 * *"), now=NOW) == CronTrigger("0 0 1 * *")
+    with pytest.raises(InvalidTrigger) as caught:
+        parse_trigger(IntervalTrigger(3_600, end_at=utc("2026-06-15T12:30Z")), now=NOW)
+    assert (caught.value.field, caught.value.code) == ("end_at_utc", "trigger_never_fires")
+
+
+def test_an_unknown_field_keeps_its_name():
+    with pytest.raises(InvalidTrigger) as caught:
+        parse_trigger({"type": "cron", "expression": "@daily", "start_at": LATER}, now=NOW)
+    assert caught.value.field == "start_at"

@@ -45,6 +45,21 @@ _KINDS = {str(kind): kind for kind in OriginKind}
 _NAMED_BY_TIME = frozenset({OriginKind.TRIGGER, OriginKind.BACKFILL})
 
 
+def job_id(uid: str) -> str:
+    """The id of a schedule that a program has declared without a name."""
+    return f"job_{uid}"
+
+
+def default_id(uid: str) -> str:
+    """The id of a schedule that was created without one."""
+    return f"sch_{uid}"
+
+
+def is_own_id(schedule_id: str, uid: str) -> bool:
+    """Whether an id is made from a uid, which is drawn at random: no other schedule has it, or depends on it yet."""
+    return schedule_id in (job_id(uid), default_id(uid))
+
+
 def is_hidden(schedule_id: str) -> bool:
     """Whether a schedule only carries runs without a schedule, or steps: it is in no list and no count of schedules."""
     return schedule_id.startswith(HIDDEN)

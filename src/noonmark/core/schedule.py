@@ -7,12 +7,13 @@ means the same to a later release with other defaults.
 
 from __future__ import annotations
 
+import marshal
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import evolve, fast_frozen
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -336,6 +337,57 @@ def _read(
     description = reader.text("description", "", low=0, high=MAX_DESCRIPTION, multiline=True)
     labels = reader.labels("labels")
     trigger = _read_trigger(reader, now=now, key=key or schedule_id or name or "")
+    fingerprint = None if judged_at is None or problems else _terms_fingerprint(document, trigger)
+    terms = _terms_read.get(fingerprint) if fingerprint else None
+    if terms is None:
+        terms = _read_terms(reader, trigger, schedule_id, judged_at=judged_at, known=known)
+        if terms is None or problems:
+            raise refusal(problems)
+        if fingerprint:
+            if len(_terms_read) >= MAX_REMEMBERED:
+                _terms_read.clear()
+            _terms_read[fingerprint] = terms
+    elif trigger is not None and judged_at is not None:
+        _note_past(reader, trigger, grace=terms.misfire_policy.grace, now=judged_at)
+        if problems:
+            raise refusal(problems)
+    return evolve(terms, schedule_id=schedule_id, name=name, description=description, labels=labels, trigger=trigger)
+
+
+MAX_REMEMBERED = 1_024
+"""How many terms are remembered."""
+MAX_FINGERPRINT = 2_048
+"""Longer documents are read each time."""
+_FORMAT = 2
+"""The format of fingerprints: equal values look alike, shared or not, and 1, 1.0 and true do not."""
+_NOT_TERMS = frozenset({"schedule_id", "name", "description", "labels", "trigger"})
+_terms_read: dict[bytes, Declaration] = {}
+"""Terms that were read without problems, by their fingerprint: programs declare many schedules that differ in little
+else than their names and times."""
+
+
+def _terms_fingerprint(document: object, trigger: Trigger | None) -> bytes | None:
+    """What the terms of a document depend on; None if they are not worth remembering."""
+    assert isinstance(document, dict)  # noqa: S101 - the reader has found no problem
+    if "depends_on" in document:
+        return None  # which is compared with the id
+    terms = [trigger and trigger.type, {name: value for name, value in document.items() if name not in _NOT_TERMS}]
+    try:
+        fingerprint = marshal.dumps(terms, _FORMAT)
+    except ValueError:  # of a type that JSON does not have
+        return None
+    return fingerprint if len(fingerprint) <= MAX_FINGERPRINT else None
+
+
+def _read_terms(
+    reader: Reader,
+    trigger: Trigger | None,
+    schedule_id: str | None,
+    *,
+    judged_at: Micros | None,
+    known: Declaration | None,
+) -> Declaration | None:
+    """Everything but the names and the trigger; None if the target cannot be read."""
     trigger_type = trigger.type if trigger else ""
     target = read_target(reader, "target")
     overlap_policy = read_overlap(reader, "overlap_policy", trigger_type=trigger_type)
@@ -362,18 +414,10 @@ def _read(
     others["pause_on_failure"] = _read_pause(reader, target, is_stored=judged_at is None and known is None)
     others["depends_on"] = _read_upstreams(reader, schedule_id)
     reader.close()
-    if target is None or problems:
-        raise refusal(problems)
+    if target is None:
+        return None
     return Declaration(
-        schedule_id=schedule_id,
-        name=name,
-        description=description,
-        labels=labels,
-        trigger=trigger,
-        target=target,
-        overlap_policy=overlap_policy,
-        misfire_policy=misfire_policy,
-        **others,
+        trigger=None, target=target, overlap_policy=overlap_policy, misfire_policy=misfire_policy, **others
     )
 
 

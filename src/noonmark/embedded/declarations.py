@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast
 
 from noonmark.core.errors import Conflict, InvalidSchedule, InvalidTrigger, NotFound, TriggerNeverFires
+from noonmark.core.ids import job_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.pipeline_ownership import pipeline_schedule_id
@@ -205,7 +206,7 @@ class Declarations:
         with naming_arguments(), suppress(TriggerNeverFires):
             parse_schedule(document, now=from_micros(self._clock.micros()))
         name = options.get("name")
-        schedule_id = f"job_{fresh_id(self._clock)}" if name is None else id_of_name(OWNER.user, name)
+        schedule_id = job_id(fresh_id(self._clock)) if name is None else id_of_name(OWNER.user, name)
         return ExpectedId(schedule_id, name)
 
     def declare(self, func: Callable[..., Any], options: Mapping[str, Any], expected: ExpectedId | None = None) -> str:
@@ -384,7 +385,7 @@ class Declarations:
         """The new schedule that a document declares."""
         document = with_bundle_needs(self._store, OWNER.tenant, document)
         now, uid = self._store.clock(), fresh_id(self._clock)
-        schedule_id = self._id_for(document.get("name"), f"job_{uid}" if expected is None else str(expected))
+        schedule_id = self._id_for(document.get("name"), job_id(uid) if expected is None else str(expected))
         with naming_arguments():
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
         return schedule_edits.new_schedule(

@@ -318,7 +318,7 @@ def _schedule_document(  # noqa: PLR0913 - each is an option of its own
         _check_no_jitter(jitter)
     return present(
         target=target,
-        trigger=None if follows else _trigger_document(trigger, jitter),
+        trigger=None if follows else _trigger(trigger, jitter),
         depends_on=dependencies(depends_on),
         retry_policy=_retry_or_unjudged(retries),
         name=name,
@@ -450,6 +450,11 @@ def _dependency(upstream: object, id_of: Callable[[str | Job], str] | None) -> A
     job: str | Job = document["schedule_id"]
     schedule_id = id_of(job) if id_of is not None else job.id if isinstance(job, Job) else job
     return {**document, "schedule_id": schedule_id}
+
+
+def _trigger(trigger: object, jitter: float | None) -> Trigger | dict[str, Any]:
+    """A trigger as the parser reads it: without more to say, as it is."""
+    return trigger if jitter is None and isinstance(trigger, Trigger) else _trigger_document(trigger, jitter)
 
 
 def _trigger_document(trigger: object, jitter: float | None) -> dict[str, Any]:

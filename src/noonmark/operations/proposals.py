@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.core.changes import differences
 from noonmark.core.edits import denial
 from noonmark.core.errors import Conflict, InvalidSchedule, NotAllowed, NotFound
+from noonmark.core.ids import default_id
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.lineage import fingerprint
@@ -55,7 +56,7 @@ def propose_schedule(service: Service, caller: Caller, arguments: Mapping[str, A
     if key is not None:
         check_secrets(service.store, owner.tenant, schedules.parse(service, caller, document, now=now, key="").target)
         uid = schedules.uid_for(service, owner, key, document, now=now)
-    schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
+    schedule_id = str(document.get("schedule_id") or default_id(uid))
     pending = service.store.proposal(owner.tenant, schedule_id)
     if pending is not None and pending.uid == uid:
         return proposed_document(service, pending, now=now)

@@ -13,6 +13,7 @@ from noonmark.core.agents.session import schedule_session
 from noonmark.core.agents.turns import agent_target
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotAllowed, NotFound
+from noonmark.core.ids import default_id
 from noonmark.core.instants import DAY, from_micros
 from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
@@ -104,7 +105,7 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
         uid = uid_for(service, owner, key, document, now=now)
         if service.store.snapshot(uid) is not None:
             return created_before(service, owner, uid, document, now=now)
-    schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
+    schedule_id = str(document.get("schedule_id") or default_id(uid))
     schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=schedule_id, owner=owner, now=now)
     plan = yield from _creation(service, caller, schedule)
     if plan is None:
@@ -162,7 +163,7 @@ def created_before(
     service: Service, owner: Owner, uid: str, document: Mapping[str, Any], *, now: Micros
 ) -> dict[str, Any]:
     """The schedule that the same request has created, even if it was deleted since."""
-    schedule_id = str(document.get("schedule_id") or f"sch_{uid}")
+    schedule_id = str(document.get("schedule_id") or default_id(uid))
     stored = service.store.find(owner.tenant, schedule_id, deleted=True)
     if stored is None or stored.schedule.uid != uid:
         raise Conflict(
@@ -233,7 +234,7 @@ def _draft(service: Service, caller: Caller, document: dict[str, Any], *, now: M
         return schedule_edits.new_schedule(
             declaration,
             uid=fresh_id,
-            schedule_id=str(schedule_id or f"sch_{fresh_id}"),
+            schedule_id=str(schedule_id or default_id(fresh_id)),
             owner=caller.owner,
             source=caller.source,
             now=now,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 from noonmark.core.documents import Reader
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
@@ -25,9 +26,25 @@ IN_DOCUMENTS = {"start_at": "start_at_utc", "end_at": "end_at_utc"}
 
 
 def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
-    """Read a document and bind it; `now` and `key` only fill what the document leaves relative."""
+    """Read a document and bind it; `now` and `key` only fill what the document leaves relative.
+
+    A trigger is bound as its document would be.
+    """
     instant_argument("now", now)
+    make = None if type(document) in TYPES else _read(document)
+    try:
+        trigger = cast("Trigger", document) if make is None else make()
+        return trigger.bind(now=now, key=key)
+    except InvalidTrigger as error:
+        raise refusal(
+            [Problem(IN_DOCUMENTS.get(p.field, p.field), p.message, p.code) for p in error.problems]
+        ) from None
+
+
+def _read(document: object) -> Callable[[], Trigger]:
+    """The constructor of the trigger of a document, with its arguments."""
     problems: list[Problem] = []
+    document = document.to_document() if isinstance(document, Trigger) else document
     reader = Reader(document, path="", code=InvalidTrigger.code, problems=problems)
     kind = reader.choice("type", {name: name for name in READERS}, None)
     if kind is None:
@@ -40,13 +57,8 @@ def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
         # Filters are read once, by the trigger itself, for there are stores full of them; unless there will be none.
         _collect(reader, lambda: EventTrigger("any", fields.get("filters")))
         raise refusal(problems)
-    try:
-        trigger: Trigger = KINDS[kind](**fields)
-        return trigger.bind(now=now, key=key)
-    except InvalidTrigger as error:
-        raise refusal(
-            [Problem(IN_DOCUMENTS.get(p.field, p.field), p.message, p.code) for p in error.problems]
-        ) from None
+    make: Callable[..., Trigger] = KINDS[kind]
+    return partial(make, **fields)
 
 
 def _read_bounds(reader: Reader) -> dict[str, Any]:
@@ -139,3 +151,4 @@ READERS: dict[str, Callable[[Reader], dict[str, Any]]] = {
 KINDS: dict[str, type[Any]] = {
     kind.type: kind for kind in (OnceTrigger, IntervalTrigger, CronTrigger, CalendarTrigger, EventTrigger)
 }
+TYPES = frozenset(KINDS.values())

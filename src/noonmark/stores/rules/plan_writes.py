@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from noonmark.core import edits
 from noonmark.core.errors import QuotaExceeded
 from noonmark.core.filters.index import discriminator
-from noonmark.core.ids import is_hidden
+from noonmark.core.ids import is_hidden, is_own_id
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.lineage import check_children, check_depth, fingerprint
 from noonmark.core.policies.delivery import patience
@@ -193,8 +193,8 @@ class _Judged(NamedTuple):
 def _judge(uow: UnitOfWork, plans: Sequence[Plan]) -> _Judged:
     """Which schedules can be created. Nothing is written."""
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
-    identities = {(one.owner.tenant, one.schedule_id) for one in schedules}
-    taken, followed = uow.known_ids(identities)
+    identities = {(one.owner.tenant, one.schedule_id) for one in schedules if not is_own_id(one.schedule_id, one.uid)}
+    taken, followed = uow.known_ids(identities) if identities else (set(), set())
     answers: list[bool | QuotaExceeded] = []
     accepted: list[tuple[Plan, Schedule]] = []
     for plan, schedule in zip(plans, schedules, strict=True):

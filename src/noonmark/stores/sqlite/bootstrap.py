@@ -53,7 +53,7 @@ def make_ready(connections: Connections, *, migrates: bool = True, creates: bool
         )
     with connections.bare() as writer:  # no other thread of this process writes meanwhile
         _upgrade(connections)
-        connections.checkpoints.after_commit(writer)
+        connections.checkpoints.after_commit(writer, connections.checkpoints.size())
 
 
 def _is_empty(path: str) -> bool:

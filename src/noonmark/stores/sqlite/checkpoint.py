@@ -69,10 +69,9 @@ class Checkpoints:
         self._log = log_of(self._path)
         self._is_behind, self._tried, self._tried_size = True, self._now(), 0
 
-    def after_commit(self, writer: sqlite3.Connection) -> None:
-        """Copy the log if it is large, or if the file has been behind for long."""
+    def after_commit(self, writer: sqlite3.Connection, size: int) -> None:
+        """Copy the log if it has become large, or if the file has been behind for long."""
         self._is_behind = True
-        size = self.size()
         if size <= LOG_BYTES:
             self._tried_size = 0
             self.keep_current(writer)

@@ -42,10 +42,14 @@ class FileIdentity:
         self._known: dict[str, tuple[int, int]] = {}
         self._journal = os.path.realpath(self._path) + JOURNAL  # SQLite keeps it beside the file, not beside a link
 
-    def check(self) -> None:
-        """StoreUnavailable if the path leads to another file. Costs two calls of the file system."""
+    def check(self) -> int:
+        """How many bytes the journal has; StoreUnavailable if the path leads to another file.
+
+        Costs two calls of the file system.
+        """
+        size = 0
         for path in (self._path, self._journal):
-            known, current = self._known.get(path), _identity(path)
+            known, (current, size) = self._known.get(path), _identity(path)
             if known is None and current is not None:
                 self._known[path] = current
             elif known != current:
@@ -54,14 +58,16 @@ class FileIdentity:
                     f"the database cannot be used: {path} was {what} while it was open. Nothing is written until the"
                     " file is back in its place; to go on with another file, restart this process"
                 )
+        return size
 
 
-def _identity(path: str) -> tuple[int, int] | None:
+def _identity(path: str) -> tuple[tuple[int, int] | None, int]:
+    """The device and the inode of a file, and its size."""
     try:
         status = os.stat(path)  # noqa: PTH116 - it is asked at every transaction
     except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino
+        return None, 0
+    return (status.st_dev, status.st_ino), status.st_size
 
 
 PAGE_BYTES = 1_024
@@ -116,13 +122,13 @@ class Connections:
                 self._identity.check()
                 yield connection
                 connection.execute("COMMIT")
-                self._identity.check()  # what went into a file that is gone is not acknowledged
+                journal_bytes = self._identity.check()  # what went into a file that is gone is not acknowledged
             except BaseException:
                 # After some errors SQLite has undone it already.
                 with suppress(sqlite3.Error):
                     connection.execute("ROLLBACK")
                 raise
-            self.checkpoints.after_commit(connection)
+            self.checkpoints.after_commit(connection, journal_bytes)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:

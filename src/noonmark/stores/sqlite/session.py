@@ -111,12 +111,22 @@ class SqliteSession:
     def numbers(self, table: str, count: int) -> list[int]:
         """Numbers after the greatest."""
         if table not in self._last:
-            # A damaged key at the end of all numbers leaves none after it.
-            [(newest,)] = self.query(f"SELECT max(key) FROM {table} WHERE key <= {FURTHEST}")
-            self._last[table] = newest or 0
+            tables = _CREATED_TOGETHER if table in _CREATED_TOGETHER else (table,)
+            [newest] = self.query(_newest(tables))
+            self._last |= {name: key or 0 for name, key in zip(tables, newest, strict=True)}
         first = self._last[table] + 1
         self._last[table] += count
         return list(range(first, first + count))
+
+
+_CREATED_TOGETHER = ("schedules", "occurrences")
+"""A schedule is created with its first occurrences, so one statement finds the numbers of both."""
+
+
+@lru_cache(maxsize=64)
+def _newest(tables: tuple[str, ...]) -> str:
+    # A damaged key at the end of all numbers leaves none after it.
+    return f"SELECT {', '.join(f'(SELECT max(key) FROM {table} WHERE key <= {FURTHEST})' for table in tables)}"
 
 
 @lru_cache(maxsize=512)
