@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 RAW_SHARE, OVERDUE_SHARE, MEMORY_SHARE, TIMES_APSCHEDULER, TIMES_CREATE = 0.7, 0.4, 0.8, 10, 2
 P50, P99, P99_BESIDE_A_THREAD = 0.001, 0.010, 0.150
 JOURNAL_KB = 40
-FLAT, MAX_MB, MAX_START, MAX_IMPORT = 0.8, 250, 3.0, 0.15
+FLAT, MAX_MB, MAX_START, MAX_IMPORT, MAX_EMIT = 0.8, 250, 3.0, 0.15, 0.004
 
 
 def bursts(settings: Settings) -> Iterator[Table]:
@@ -28,19 +28,22 @@ def bursts(settings: Settings) -> Iterator[Table]:
             "raw: the same row changes, a thousand to a transaction, in a plain loop. synchronous=FULL throughout.",
             f"Medians of {settings.ledger_rounds} rounds, in which both sides of a ratio take turns.",
             f"APScheduler 3 on SQLite with {few:,} jobs; it records no phases, runs or results.",
-            f"Bars: {RAW_SHARE} x raw and {TIMES_APSCHEDULER} x APScheduler; overdue {OVERDUE_SHARE} x raw;",
-            f"memory {MEMORY_SHARE} x APScheduler.",
+            f"Bars: {RAW_SHARE} x raw and {TIMES_APSCHEDULER} x APScheduler; when overdue, {OVERDUE_SHARE} x raw;",
+            f"in memory, {MEMORY_SHARE} x APScheduler.",
         ),
     )
     rounds = settings.ledger_rounds
     theirs = measure_best(rounds, "apscheduler_burst", store="sqlite", count=few)["rate"]
-    for what, overdue, least in (("SQLite", False, RAW_SHARE), ("SQLite, overdue at start", True, OVERDUE_SHARE)):
+    for what, overdue, least, times in (
+        ("SQLite", False, RAW_SHARE, TIMES_APSCHEDULER),
+        ("SQLite, overdue at start", True, OVERDUE_SHARE, 0),
+    ):
         ours, raw, share = measure_ratio(
             rounds,
             ("noonmark_burst", {"store": "sqlite", "count": count, "overdue": overdue}),
             ("raw_burst", {"count": count, "overdue": overdue}),
         )
-        met = share >= least and ours >= TIMES_APSCHEDULER * theirs
+        met = share >= least and ours >= times * theirs
         table.add(what, *map(_rate, (ours, raw, theirs)), f"{share:.2f}", f"{ours / theirs:.1f}", bar(met=met))
     in_memory: dict[str, str | float] = {"store": "memory", "count": count}
     ours, theirs, share = measure_ratio(rounds, ("noonmark_burst", in_memory), ("apscheduler_burst", in_memory))
@@ -57,15 +60,17 @@ def embedded(settings: Settings) -> Iterator[Table]:
         "Import and events: what a program waits for",
         ("what", "p50", "p99", "bar"),
         notes=(
-            f"Bar: the import, in a process that has done nothing else, <= {duration(MAX_IMPORT)}.",
+            "The import, in a process that has done nothing else.",
             "emit: from the call to the start of the function, one at a time, the event durable in between.",
+            f"Bars: the import <= {duration(MAX_IMPORT)}; emit on SQLite, p50 <= {duration(MAX_EMIT)}.",
         ),
     )
     import_seconds = measure("noonmark_import", count=settings.rounds)["seconds"]
     table.add("from noonmark import Scheduler", _time(import_seconds), "", bar(met=import_seconds <= MAX_IMPORT))
-    for store in ("SQLite", "memory"):
+    for store, judged in (("SQLite", True), ("memory", False)):
         figures = measure("noonmark_emit", store=store.lower(), count=settings.creates // 10)
-        table.add(f"emit to start, {store}", _time(figures["p50"]), _time(figures["p99"]), "")
+        met = bar(met=figures["p50"] <= MAX_EMIT) if judged else ""
+        table.add(f"emit to start, {store}", _time(figures["p50"]), _time(figures["p99"]), met)
     yield table
 
 

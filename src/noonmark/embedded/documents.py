@@ -278,13 +278,13 @@ def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
     if not isinstance(window := options.get("window"), Policy | Mapping | type | None):
         raise InvalidSchedule(f"must be a Window, such as Window(60), or a mapping, not {window!r}", field="window")
-    untyped = {
-        option: None if value is None else seconds_of(as_document(value, option=option))
-        for option, value in options.items()
-    }
-    for option in _POLICIES & untyped.keys():
-        if isinstance(document := untyped[option], Mapping):
-            untyped[option] = {name: seconds_of(value) for name, value in document.items()}
+    untyped = dict(options)
+    for option, value in options.items():
+        if value is None:
+            continue
+        document = untyped[option] = seconds_of(as_document(value, option=option))
+        if option in _POLICIES and isinstance(document, Mapping):
+            untyped[option] = {name: seconds_of(one) for name, one in document.items()}
     if "concurrency" not in options:
         return untyped
     concurrency = options["concurrency"]
