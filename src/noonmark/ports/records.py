@@ -61,6 +61,8 @@ class StoreTraits:
     """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to call `changed_by_others`; None if no other process can write."""
+    is_in_process: bool = False
+    """Its calls compute in this process, so more threads make them no faster; those of others wait for a server."""
     has_remote_clock: bool = True
     """Whether `clock` does I/O; otherwise an event loop reads it at once, as exactly as it can."""
 
