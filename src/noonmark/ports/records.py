@@ -67,6 +67,7 @@ class StoreTraits:
     """Whether `clock` does I/O; otherwise an event loop reads it at once, as exactly as it can."""
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
     """Outcomes of a schedule's occurrences; a row that stands for many fires counts for all of them."""
@@ -84,6 +85,7 @@ class Counters:
     last_phase: Phase | None = None
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
     """A schedule with what the store knows besides its declaration."""
