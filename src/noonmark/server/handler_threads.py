@@ -18,7 +18,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Collection, Generator, Sequence
 
     GroupKey = tuple[asyncio.AbstractEventLoop, str]
     Write = Callable[[Sequence[Any]], Sequence[Any]]
@@ -142,11 +142,16 @@ class HandlerThreads:
 
     def _serve(self, group: _Group[Any]) -> None:
         """Serve the calls of a group that wait. The loop has its next turn begin when it has sent their answers."""
-        group.serve()
+        served = group.serve()
         try:
-            group.loop.call_soon_threadsafe(self._continue, group, _TURNS_TO_SEND)
+            group.loop.call_soon_threadsafe(self._end_turn, group, served)
         except RuntimeError:  # the loop has ended
             del self._groups[group.key]
+
+    def _end_turn(self, group: _Group[Any], served: Collection[_Answers]) -> None:
+        for answers in served:
+            answers.deliver()
+        self._continue(group, _TURNS_TO_SEND)
 
     def _continue(self, group: _Group[Any], turns: int) -> None:
         if turns:
@@ -168,7 +173,7 @@ class _Call(Generic[T]):
         self._context, self._function, self._args = copy_context(), function, args
 
     def run(self) -> None:
-        """Call the function; its answer is sent later."""
+        """Call the function; its answer is delivered later."""
         try:
             answer = self._context.run(self._function, *self._args)
         except BaseException as error:  # noqa: BLE001 - it is raised where the call is awaited
@@ -206,12 +211,14 @@ class _Group(Generic[C]):
         self.calls = deque([first])
         """Those that wait: the loop adds them, and the thread takes them."""
 
-    def serve(self) -> None:
-        """Answer the calls that wait. All answers are sent at the end, so that the loop does not compete with it."""
+    def serve(self) -> Collection[_Answers]:
+        """Answer the calls that wait; returns what has their answers.
+
+        These are delivered when all are there, so that the loop does not compete for the interpreter meanwhile.
+        """
         calls = [self.calls.popleft() for _ in range(min(MAX_GROUP, len(self.calls)))]
         self._run(calls)
-        for answers in {call.answers for call in calls}:
-            answers.send()
+        return {call.answers for call in calls}
 
     def _run(self, calls: Sequence[C]) -> None:
         for call in calls:
@@ -249,15 +256,15 @@ class _Answers:
         self._is_scheduled = False
 
     def add(self, future: asyncio.Future[Any], answer: Any, error: BaseException | None) -> None:
-        """Hand over an answer; from any thread. It arrives when it is sent."""
+        """Hand over an answer; from any thread. It is delivered later."""
         self._ready.append((future, answer, error))
 
     def send(self) -> None:
-        """Have the loop take what was added; from any thread."""
+        """Have the loop deliver what was added; from any thread."""
         if not self._is_scheduled:
             self._is_scheduled = True
             with suppress(RuntimeError):  # the loop has ended
-                self.loop.call_soon_threadsafe(self._deliver)
+                self.loop.call_soon_threadsafe(self.deliver)
 
     def wake_next(self) -> None:
         """Let the next call go on that waits."""
@@ -267,7 +274,8 @@ class _Answers:
                 turn.set_result(None)
                 return
 
-    def _deliver(self) -> None:
+    def deliver(self) -> None:
+        """Give the answers to those who wait for them; in the loop."""
         self._is_scheduled = False  # first: an answer that is added from here on is delivered now, or wakes the loop
         while self._ready:
             future, answer, error = self._ready.popleft()
