@@ -7,7 +7,7 @@ import pytest
 from noonmark.core.errors import InvalidSchedule, MethodNotFound
 from noonmark.operations.models.arguments import NewSchedule, ScheduleFields, ScheduleUpdate
 from noonmark.operations.models.schemas import SchemaRegistry
-from noonmark.operations.table import OPERATIONS, Scope
+from noonmark.operations.table import OPERATIONS, SMALL_PAGE, Quick, Scope
 from tests.operations.answers import check_answer
 from tests.operations.harness import EVERY_MINUTE, REPORT, Harness
 
@@ -29,6 +29,15 @@ def test_a_row_is_complete(operation):
 def test_routes_are_unique():
     routes = [route for one in OPERATIONS.values() for route in (one.route, one.other_route) if route is not None]
     assert len(set(routes)) == len(routes)
+
+
+@pytest.mark.parametrize("operation", [one for one in OPERATIONS.values() if one.quick], ids=lambda one: one.name)
+def test_quick_calls_read_one_record_or_a_small_page(operation):
+    assert operation.route.startswith("GET ")
+    assert operation.quick is Quick.PAGE or operation.route.endswith("_id}")
+    if operation.quick is Quick.PAGE:
+        assert {"limit", "cursor"} < set(operation.parameters)
+        assert operation.arguments.fields()["limit"].default > SMALL_PAGE, "a page without a limit is not small"
 
 
 DOCUMENTS = {

@@ -171,6 +171,104 @@ def test_a_create_with_a_key_or_a_large_body_lets_no_other_wait(served, monkeypa
     assert answer.status_code == 201, answer.text
 
 
+class ReadsTogether:
+    """Keeps the first look-up of a server waiting until others have come; notes the thread of each."""
+
+    def __init__(self, store, others, monkeypatch):
+        self.threads, self._come, self._others = [], [], others
+        self._find, call_in_turn = store.find, HandlerThreads.call_in_turn
+
+        def count(threads, *call):
+            self._come.append(call)
+            return call_in_turn(threads, *call)
+
+        monkeypatch.setattr(store, "find", self.find)
+        monkeypatch.setattr(HandlerThreads, "call_in_turn", count)
+
+    def find(self, *query, **options):
+        self.threads.append(threading.current_thread())
+        if len(self.threads) == 1:
+            eventually(lambda: len(self._come) == 1 + self._others)
+        return self._find(*query, **options)
+
+
+def test_look_ups_that_come_together_take_turns_and_each_has_its_own_answer(served, monkeypatch):
+    schedules = [served.create(name=f"looked up {number}") for number in range(15)]
+    ids = [one["schedule_id"] for one in schedules]
+    ids.insert(7, "unknown")
+    reads = ReadsTogether(served.service.store, 16, monkeypatch)
+
+    def ask(client, number):
+        path = f"/schedules/{ids[number % 16]}"
+        return number, client.get(path, headers={"X-Request-Id": f"look-up-{number}"})
+
+    asked = dict(at_once(served, 17, ask))
+    assert len(reads.threads) == 17
+    assert len(set(reads.threads)) < 17 // 2
+    assert [asked[number].headers["X-Request-Id"] for number in range(17)] == [f"look-up-{n}" for n in range(17)]
+    problem(asked[7], 404, "not_found", "schedule_id")
+    found = [asked[number].json()["name"] for number in range(16) if number != 7]
+    assert found == [f"looked up {number}" for number in range(15)]
+
+
+def test_a_slow_read_does_not_hold_up_the_quick_ones(served, monkeypatch):
+    entered, opened = threading.Event(), threading.Event()
+
+    def stuck(service, caller, arguments):
+        entered.set()
+        assert opened.wait(SOON)
+        return {"nodes": []}
+
+    monkeypatch.setattr(nodes, "list_nodes", stuck)
+    path = f"/schedules/{served.create()['schedule_id']}"
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(served.client.get, "/nodes")
+        try:
+            assert entered.wait(SOON)
+            answers = at_once(served, 16, lambda client, _: client.get(path))
+            assert {one.status_code for one in answers} == {200}
+            assert served.client.get("/schedules?limit=50").status_code == 200
+            assert not slow.done()
+        finally:
+            opened.set()
+        assert slow.result(SOON).status_code == 200
+
+
+TURNS = {
+    "/schedules/{id}": True,
+    "/schedules/{id}?include_deleted=true": True,
+    "/schedules/{id}/runs?limit=50": True,
+    "/schedules/{id}/runs": False,
+    "/schedules/{id}/explain": False,
+    "/schedules?limit=50": True,
+    "/schedules?limit=1&cursor={cursor}": True,
+    "/schedules?cursor={cursor}&limit=1": True,
+    "/schedules": False,
+    "/schedules?limit=51": False,
+    "/schedules?limit=50&name=other": False,
+    "/schedules?name=other&limit=50": False,
+    "/schedules?limit=50&phase=paused": False,
+    "/schedules?limit=50&offset=1000": False,
+    "/occurrences?limit=50": False,
+}
+
+
+@pytest.mark.parametrize("path", TURNS)
+def test_reads_that_may_take_long_let_no_other_wait(served, monkeypatch, path):
+    come, call_in_turn = [], HandlerThreads.call_in_turn
+
+    def count(threads, *call):
+        come.append(call)
+        return call_in_turn(threads, *call)
+
+    schedule_id, _ = (served.create()["schedule_id"] for _ in range(2))
+    cursor = served.client.get("/schedules?limit=1").json()["next_cursor"]
+    monkeypatch.setattr(HandlerThreads, "call_in_turn", count)
+    answer = served.client.get(path.format(id=schedule_id, cursor=cursor))
+    assert answer.status_code == 200, answer.text
+    assert len(come) == TURNS[path]
+
+
 def test_a_repeated_request_is_not_rejected_by_the_quota(served):
     body = {"name": "task", "cron_expression": "0 9 * * *", "task_query": "What is new?", "user_id": "full"}
     sent = [

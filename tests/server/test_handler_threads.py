@@ -146,6 +146,107 @@ def test_an_answer_for_a_loop_that_has_ended_is_dropped():
     assert asyncio.run(threads.call(lambda: 2)) == 2
 
 
+def test_calls_take_turns_in_one_thread_and_each_has_its_own_context_and_answer():
+    async def ask():
+        async def call(number):
+            NAME.set(f"caller {number}")
+            return await threads.call_in_turn("read", read, number)
+
+        def read(number):
+            if number == 7:
+                raise LookupError(NAME.get())
+            return number, NAME.get(), threading.current_thread()
+
+        gate, threads = Gate(), HandlerThreads(40)
+        first = asyncio.create_task(threads.call_in_turn("read", gate, None))
+        await until(lambda: gate.inside == 1)
+        calls = [asyncio.create_task(call(number)) for number in range(16)]
+        await step()
+        gate.opened.set()
+        await first
+        answers = await asyncio.gather(*calls, return_exceptions=True)
+        failed = answers.pop(7)
+        assert (type(failed), str(failed)) == (LookupError, "caller 7")
+        assert [answer[:2] for answer in answers] == [(n, f"caller {n}") for n in range(16) if n != 7]
+        assert len({thread for *_, thread in answers}) == 1
+
+    asyncio.run(ask())
+
+
+def test_a_turn_serves_as_many_as_it_has_room_for_and_the_next_begins_when_they_are_answered(monkeypatch):
+    monkeypatch.setattr(handler_threads, "MAX_GROUP", 2)
+    order = []
+
+    async def ask():
+        async def call(number):
+            await threads.call_in_turn("read", order.append, ("served", number))
+            order.append(("answered", number))
+
+        gate, threads = Gate(), HandlerThreads(8)
+        first = asyncio.create_task(threads.call_in_turn("read", gate, None))
+        await until(lambda: gate.inside == 1)
+        calls = [asyncio.create_task(call(number)) for number in range(5)]
+        await step()
+        gate.opened.set()
+        await asyncio.gather(first, *calls)
+
+    asyncio.run(ask())
+    assert order == [(what, n) for turn in ([0, 1], [2, 3], [4]) for what in ("served", "answered") for n in turn]
+
+
+def test_calls_that_take_turns_do_not_wait_for_others():
+    async def ask():
+        slow, threads = Gate(), HandlerThreads(4)
+        calls = [
+            asyncio.create_task(threads.call(slow, "alone")),
+            asyncio.create_task(threads.call_in_turn("page", slow, "in turn")),
+        ]
+        await until(lambda: slow.inside == 2)
+        assert await asyncio.gather(*(threads.call_in_turn("read", str, number) for number in range(2))) == ["0", "1"]
+        assert slow.inside == 2
+        slow.opened.set()
+        assert await asyncio.gather(*calls) == ["alone", "in turn"]
+
+    asyncio.run(ask())
+
+
+def test_a_call_that_is_cancelled_while_it_waits_for_its_turn_does_not_fail_the_others():
+    async def ask():
+        gate, threads, served = Gate(), HandlerThreads(1), []
+
+        def read(number):
+            served.append(number)
+            return number
+
+        first = asyncio.create_task(threads.call_in_turn("read", gate, 0))
+        await until(lambda: gate.inside == 1)
+        calls = [asyncio.create_task(threads.call_in_turn("read", read, number)) for number in range(3)]
+        await step()
+        calls[1].cancel()
+        gate.opened.set()
+        answers = await asyncio.gather(first, *calls, return_exceptions=True)
+        assert (answers[0], answers[1], type(answers[2]), answers[3]) == (0, 0, asyncio.CancelledError, 2)
+        assert served == [0, 1, 2]
+        assert threads._loops == {}
+
+    asyncio.run(ask())
+
+
+def test_calls_that_wait_for_their_turn_take_room():
+    async def ask():
+        gate, threads = Gate(), HandlerThreads(3)
+        calls = [asyncio.create_task(threads.call_in_turn("read", gate, number)) for number in range(3)]
+        await until(lambda: gate.inside == 1)
+        waits = asyncio.create_task(threads.wait_for_room())
+        await step()
+        assert not waits.done()
+        gate.opened.set()
+        assert await waits is True
+        assert await asyncio.gather(*calls) == [0, 1, 2]
+
+    asyncio.run(ask())
+
+
 class Writes:
     """What groups write, one list for each write; the first waits for `opened`."""
 

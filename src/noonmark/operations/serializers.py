@@ -44,8 +44,8 @@ Place = TypeVar("Place")
 
 MAX_BYTES = 2_097_152
 """A page ends before the entry that would make it larger, unless that is its first."""
-FIRST = 25
-"""How many rows are read before their size is known."""
+FIRST = 51
+"""How many rows are read before their size is known: a page of 50 is read at once, with the row after it."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _AT_ONCE = BoundedSemaphore(8)
 """How many pages are built at a time: each takes memory, and the processor from other requests."""
@@ -159,9 +159,10 @@ def text(instant: Micros | None) -> str | None:
 
 def schedule_document(stored: StoredSchedule, *, now: Micros) -> dict[str, Any]:
     """A schedule: what it declares, and its state. Documents share their parts, so these are not to be changed."""
-    counters, fires = stored.counters, _next_fires(stored, now=now)
+    cached, counters = _schedule_fields(stored.schedule), stored.counters
+    fires = _next_fires(stored, cached.fires, now=now)
     return {
-        **_schedule_fields(stored.schedule).fields,
+        **cached.fields,
         "next_run_at": None if (next_run := _next_run(stored, fires)) is None else _text(next_run),
         "next_fire_times": [_text(time) for time in fires],  # many schedules have the same ones
         "last_run_at": text(counters.last_started),
@@ -190,6 +191,8 @@ class _ScheduleFields:
 
     schedule: Schedule
     fields: dict[str, Any]
+    fires: _Fires | None
+    """None if its trigger has no times."""
     size: int | None = None
 
 
@@ -223,7 +226,7 @@ def _schedule_fields(schedule: Schedule) -> _ScheduleFields:
     }
     if len(_fields_of) >= MAX_REMEMBERED:
         _fields_of.clear()
-    cached = _fields_of[id(schedule)] = _ScheduleFields(schedule, fields)
+    cached = _fields_of[id(schedule)] = _ScheduleFields(schedule, fields, _fires_of(schedule))
     return cached
 
 
@@ -239,18 +242,16 @@ def outcome_document(mark: Mark) -> dict[str, Any]:
 
 def next_run(stored: StoredSchedule, *, now: Micros) -> Micros | None:
     """When a schedule is next due by its trigger, as far as that is known."""
-    return _next_run(stored, _next_fires(stored, now=now))
+    return _next_run(stored, _next_fires(stored, _fires_of(stored.schedule), now=now))
 
 
-def _next_fires(stored: StoredSchedule, *, now: Micros) -> list[Micros]:
+def _next_fires(stored: StoredSchedule, fires: _Fires | None, *, now: Micros) -> list[Micros]:
     """The next nominal times of its trigger, limited by the runs it has left; none unless it is active."""
-    schedule = stored.schedule
-    trigger, max_runs = schedule.declaration.trigger, schedule.declaration.max_runs
-    has_fires = schedule.phase in (SchedulePhase.ACTIVE, SchedulePhase.PROPOSED)
-    if not has_fires or trigger is None or isinstance(trigger, EventTrigger):
+    schedule, max_runs = stored.schedule, stored.schedule.declaration.max_runs
+    if fires is None or schedule.phase not in (SchedulePhase.ACTIVE, SchedulePhase.PROPOSED):
         return []
     runs_left = NEXT_FIRES if max_runs is None else min(NEXT_FIRES, max(0, max_runs - stored.counters.admitted))
-    return _fires(trigger).after(now)[:runs_left]
+    return fires.after(now)[:runs_left]
 
 
 class _Fires:
@@ -275,6 +276,11 @@ class _Fires:
 
 
 _fires = lru_cache(MAX_REMEMBERED)(_Fires)
+
+
+def _fires_of(schedule: Schedule) -> _Fires | None:
+    trigger = schedule.declaration.trigger
+    return None if trigger is None or isinstance(trigger, EventTrigger) else _fires(trigger)
 
 
 def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:

@@ -40,6 +40,18 @@ class Body(StrEnum):
     REQUIRED = "required"
 
 
+SMALL_PAGE = 50
+
+
+class Quick(StrEnum):
+    """What the quick calls of an operation read: they take microseconds, or a few milliseconds at most."""
+
+    RECORD = "record"
+    """One record by its id; all its calls are quick."""
+    PAGE = "page"
+    """A page in the order of an index, of at most SMALL_PAGE entries. With a filter it may read many more."""
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """One operation. Its name is also the JSON-RPC method."""
@@ -67,6 +79,8 @@ class Operation:
     other_route: str | None = None
     proposed: str | None = None
     """The handler for callers with the scope `propose` and without its own scope."""
+    quick: Quick | None = None
+    """What its quick calls read, if it has any. A server may have them take turns in one thread."""
     is_global: bool = False
     """Whether it concerns nodes and workers, which belong to no tenant: then it needs a key of tenant `*`."""
 
@@ -576,10 +590,22 @@ _ROWS = (
         is_global=True,
     ),
     Operation(
-        "schedule/get", "schedules.get_schedule", READ, f"GET {_SCHEDULE}", takes.ScheduleLookup, answers.Schedule
+        "schedule/get",
+        "schedules.get_schedule",
+        READ,
+        f"GET {_SCHEDULE}",
+        takes.ScheduleLookup,
+        answers.Schedule,
+        quick=Quick.RECORD,
     ),
     Operation(
-        "schedule/list", "schedules.list_schedules", READ, "GET /schedules", takes.ScheduleQuery, answers.SchedulePage
+        "schedule/list",
+        "schedules.list_schedules",
+        READ,
+        "GET /schedules",
+        takes.ScheduleQuery,
+        answers.SchedulePage,
+        quick=Quick.PAGE,
     ),
     Operation(
         "schedule/count",
@@ -624,7 +650,15 @@ _ROWS = (
         takes.OccurrenceQuery,
         answers.OccurrencePage,
     ),
-    Operation("schedule/runs", "history.list_runs", READ, f"GET {_SCHEDULE}/runs", takes.RunQuery, answers.RunPage),
+    Operation(
+        "schedule/runs",
+        "history.list_runs",
+        READ,
+        f"GET {_SCHEDULE}/runs",
+        takes.RunQuery,
+        answers.RunPage,
+        quick=Quick.PAGE,
+    ),
     Operation(
         "schedule/revisions",
         "service.list_revisions",
@@ -659,6 +693,7 @@ _ROWS = (
         f"GET {_OCCURRENCE}",
         takes.OneOccurrence,
         answers.Occurrence,
+        quick=Quick.RECORD,
     ),
     Operation(
         "occurrence/runs",
@@ -692,7 +727,7 @@ _ROWS = (
         takes.OneSchedule,
         answers.Proposal,
     ),
-    Operation("run/get", "history.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run),
+    Operation("run/get", "history.get_run", READ, "GET /runs/{run_id}", takes.OneRun, answers.Run, quick=Quick.RECORD),
     Operation(
         "backfill/list",
         "backfills.list_backfills",
@@ -734,7 +769,15 @@ _ROWS = (
         takes.WorkflowRunQuery,
         answers.WorkflowRunPage,
     ),
-    Operation("session/get", "sessions.get_session", READ, f"GET {_SESSION}", takes.OneSession, answers.Session),
+    Operation(
+        "session/get",
+        "sessions.get_session",
+        READ,
+        f"GET {_SESSION}",
+        takes.OneSession,
+        answers.Session,
+        quick=Quick.RECORD,
+    ),
     Operation("session/list", "sessions.list_sessions", READ, "GET /sessions", takes.SessionQuery, answers.SessionPage),
     Operation(
         "session/messages",
@@ -744,7 +787,7 @@ _ROWS = (
         takes.MessageQuery,
         answers.MessagePage,
     ),
-    Operation("mob/get", "mobs.get_mob", READ, f"GET {_MOB}", takes.OneMob, answers.Mob),
+    Operation("mob/get", "mobs.get_mob", READ, f"GET {_MOB}", takes.OneMob, answers.Mob, quick=Quick.RECORD),
     Operation("mob/list", "mobs.list_mobs", READ, "GET /mobs", takes.MobQuery, answers.MobPage),
     Operation(
         "approval/list", "approvals.list_approvals", READ, "GET /approvals", takes.ApprovalQuery, answers.ApprovalPage

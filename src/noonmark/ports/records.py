@@ -61,10 +61,13 @@ class StoreTraits:
     """How many calls it serves at once, and so the number of threads that call a store that blocks."""
     watch_interval: Micros | None = None
     """How often to call `changed_by_others`; None if no other process can write."""
+    is_in_process: bool = False
+    """Its calls compute in this process, so more threads make them no faster; those of others wait for a server."""
     has_remote_clock: bool = True
     """Whether `clock` does I/O; otherwise an event loop reads it at once, as exactly as it can."""
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counters:
     """Outcomes of a schedule's occurrences; a row that stands for many fires counts for all of them."""
@@ -82,6 +85,7 @@ class Counters:
     last_phase: Phase | None = None
 
 
+@fast_frozen
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSchedule:
     """A schedule with what the store knows besides its declaration."""

@@ -29,7 +29,7 @@ from noonmark.server.guard import RequestGuard
 from noonmark.server.handler_threads import HandlerThreads
 from noonmark.server.mcp import endpoint as mcp
 from noonmark.server.problems import HttpError, problem_response, request_id_of
-from noonmark.server.requests import ApiRequest, ApiResponse, CreatingHandler, TextHandler, read_body
+from noonmark.server.requests import ApiRequest, ApiResponse, CreatingHandler, ReadingHandler, TextHandler, read_body
 from noonmark.server.router import ShapeRouter
 from noonmark.server.uploads import StreamHandler
 from noonmark.server.web import files
@@ -159,6 +159,7 @@ class Endpoint:
         """A path that has GET also has HEAD."""
         self._path, self._threads, self._authenticator = path, threads, authenticator
         self._service, self._settings, self._handlers = service, settings, dict(by_method)
+        self._reads_take_turns = service.store.traits.is_in_process
         if "GET" in self._handlers:
             self._handlers["HEAD"] = self._handlers["GET"]
 
@@ -216,6 +217,8 @@ class Endpoint:
         if isinstance(handler, CreatingHandler) and handler.may_share(api_request):
             key, store = caller.owner.tenant, self._service.store
             return await threads.call_in_group(key, store.create_each, _creation, handler, api_request)
+        if self._reads_take_turns and isinstance(handler, ReadingHandler) and handler.is_quick(api_request):
+            return await threads.call_in_turn(handler.quick, _call, handler, api_request)
         return await threads.call(_call, handler, api_request)
 
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.json_values import key_path, shown, text_problem
 from noonmark.operations.creations import create_alone
-from noonmark.operations.table import perform, performance
+from noonmark.operations.table import SMALL_PAGE, Quick, perform, performance
 from noonmark.server.problems import HttpError
 from noonmark.server.strict_json import parse, write_json
 
@@ -36,6 +36,7 @@ MAX_DRAINED = 33_554_432
 """Bytes of an oversized body that are read and discarded, so that the client gets to read the answer."""
 DRAIN_SECONDS = 2.0
 """Time limit for that, when Content-Length already says that the body is too large."""
+_SMALL_PAGE = re.compile(rb"(?:cursor=[^&]*&)?limit=([0-9]{1,3})(?:&cursor=[^&]*)?")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
 
@@ -150,6 +151,25 @@ class CreatingHandler:
         """Whether others should wait for this request: it is small, and its key is not looked up first."""
         is_keyed = "idempotency-key" in request.headers or b"idempotency_key" in request.body
         return len(request.body) <= SMALL_BODY and not is_keyed
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingHandler:
+    """A handler of an operation that has quick calls."""
+
+    handle: Handler
+    quick: Quick
+
+    def __call__(self, request: ApiRequest) -> ApiResponse:
+        """Handle a request."""
+        return self.handle(request)
+
+    def is_quick(self, request: ApiRequest) -> bool:
+        """Whether a request reads little. For callers who see their own schedules only, every page has a filter."""
+        if self.quick is Quick.RECORD:
+            return True
+        match = _SMALL_PAGE.fullmatch(request.query_string)
+        return match is not None and int(match[1]) <= SMALL_PAGE and not request.caller.sees_own_only
 
 
 @dataclass(frozen=True, slots=True)

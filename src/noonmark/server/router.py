@@ -15,13 +15,20 @@ if TYPE_CHECKING:
 
 
 class ShapeRouter(Router):
-    """Tries only the routes with the first part and the number of parts of a path, in their order."""
+    """Tries only the routes that a path can have, in their order.
+
+    These are the ones that are that path, or else those with its first part, its number of parts and a variable part.
+    """
 
     def __init__(self, routes: Sequence[Route]) -> None:
         super().__init__(routes, redirect_slashes=False)
+        self._by_path: dict[str, list[Route]] = {}
         self._by_shape: dict[Shape, list[Route]] = {}
         for route in routes:
-            self._by_shape.setdefault(_shape(route.path), []).append(route)
+            if "{" in route.path:
+                self._by_shape.setdefault(_shape(route.path), []).append(route)
+            else:
+                self._by_path.setdefault(route.path, []).append(route)
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the route that matches; what has another shape than its route is left to the base class."""
@@ -35,7 +42,8 @@ class ShapeRouter(Router):
 
     def find(self, scope: Scope) -> tuple[Route, Scope] | None:
         """The route of a request, and what its path says."""
-        for route in self._by_shape.get(_shape(scope["path"]), ()):
+        path = scope["path"]
+        for route in self._by_path.get(path) or self._by_shape.get(_shape(path)) or ():
             match, scope_changes = route.matches(scope)
             if match is Match.FULL:
                 return route, scope_changes

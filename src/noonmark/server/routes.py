@@ -14,7 +14,7 @@ from noonmark.operations.models import fields
 from noonmark.operations.models.answers import CreatedWorkflow, Mob, Schedule, Session
 from noonmark.operations.table import CREATES_SCHEDULE, OPERATIONS, SETS_SECRET, Body, check_access
 from noonmark.server.problems import HttpError
-from noonmark.server.requests import ApiResponse, CreatingHandler, ParameterType, read_if_match
+from noonmark.server.requests import ApiResponse, CreatingHandler, ParameterType, ReadingHandler, read_if_match
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -112,7 +112,13 @@ def handlers() -> dict[tuple[str, str], Handler]:
 def _handler(route: Route) -> Handler:
     if route.operation == CREATES_SCHEDULE:
         return CreatingHandler(partial(_creation, route))
-    return partial(handle, route)
+    return with_quick_calls(route, partial(handle, route))
+
+
+def with_quick_calls(route: Route, handler: Handler) -> Handler:
+    """The handler of a route, which says which of its calls are quick if the operation has any."""
+    quick = OPERATIONS[route.operation].quick
+    return handler if quick is None else ReadingHandler(handler, quick)
 
 
 def _creation(route: Route, request: ApiRequest) -> Creation[ApiResponse]:

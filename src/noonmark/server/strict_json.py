@@ -156,7 +156,8 @@ class _Path(NamedTuple):
         return "".join(reversed(steps)).removeprefix(".")[:MAX_PATH]
 
 
-_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_write = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+"""It does not look for values that contain themselves, which takes a tenth of the time: what was JSON has none."""
 
 
 def write_json(value: object) -> bytes:

@@ -15,7 +15,7 @@ from noonmark.operations.workflows import arguments_of_launch
 from noonmark.server.dialects.models import CronServiceSchedule
 from noonmark.server.problems import rename_fields
 from noonmark.server.requests import ApiResponse, ParameterType
-from noonmark.server.routes import ROUTES, execute, handle, read_arguments
+from noonmark.server.routes import ROUTES, execute, handle, read_arguments, with_quick_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,7 +126,7 @@ def handlers() -> dict[tuple[str, str], Handler]:
         "schedule/delete": _delete,
     }
     translating = {
-        (route.method, route.path): partial(shared[route.operation], route)
+        (route.method, route.path): with_quick_calls(route, partial(shared[route.operation], route))
         for route in ROUTES
         if route.operation in shared
     }

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_HEAD = 16_384
 """Bytes of the head of a request, and of a chunk header."""
-_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+_MAY_BE_AMBIGUOUS = re.compile(rb"\n(?:[ \t]|content-length|transfer-encoding)", re.IGNORECASE)
 
 
 class StrictConnection(h11.Connection):
@@ -87,7 +87,7 @@ class _StrictBuffer(ReceiveBuffer):
     def maybe_extract_next_line(self) -> bytearray | None:
         """The chunk header, once it is complete."""
         line = super().maybe_extract_next_line()
-        if line is not None and _BARE.search(line):
+        if line is not None and _has_bare(line):
             raise h11.RemoteProtocolError("a chunk header does not end with CR LF")
         return line
 
@@ -98,10 +98,18 @@ class _StrictBuffer(ReceiveBuffer):
         return super().maybe_extract_lines()
 
 
+def _has_bare(text: bytes | bytearray) -> bool:
+    """Whether it has a CR or an LF without the other."""
+    ends = text.count(b"\r\n")
+    return text.count(b"\r") != ends or text.count(b"\n") != ends
+
+
 def ambiguity(head: bytes) -> str | None:
     """What parsers may read differently in the head of a request, which ends with an empty line; None if nothing."""
-    if _BARE.search(head):
+    if _has_bare(head):
         return "a line of the head does not end with CR LF"
+    if _MAY_BE_AMBIGUOUS.search(head) is None:  # most requests have no body
+        return None
     request, *lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     if any(line.startswith((b" ", b"\t")) for line in lines):
         return "a header is folded over several lines"

@@ -114,7 +114,7 @@ class MemoryStore:
 
     @property
     def traits(self) -> StoreTraits:
-        return StoreTraits(is_durable=False, blocks=False)
+        return StoreTraits(is_durable=False, blocks=False, is_in_process=True)
 
     def before_fork(self, until: ExitStack) -> None:
         """Wait until no method is running, so that the copy of the child is consistent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.frozen import maker
 from noonmark.core.planner import Gap, Snapshot
 from noonmark.ports.records import Counters
 from noonmark.stores.rules import dependencies, rate_windows, runaway
@@ -87,9 +88,12 @@ def snapshots(
     ]
 
 
+_make_counters = maker(Counters)
+
+
 def counters(state: ScheduleState) -> Counters:
     """What a schedule has counted."""
-    return Counters(
+    return _make_counters(
         total=state.total,
         successful=state.successful,
         failed=state.failed,

@@ -73,6 +73,8 @@ class SqliteSession:
 
     def records(self, table: str, columns: Sequence[str], by: str, values: Sequence[str | int]) -> list[Values]:
         """Records by a unique column."""
+        if len(values) == 1 and _is_ascii(values[0]):
+            return self._connection.execute(_reading_one(table, tuple(columns), by), (values[0],)).fetchall()
         named = ", ".join(f"{table}.{name}" for name in columns)
         return self.gather(named, f"EACH(any) AS j CROSS JOIN {table} ON {table}.{by} = j.value", values)
 
@@ -152,6 +154,11 @@ def _sent(parameters: tuple[object, ...]) -> tuple[object, ...]:
     return tuple([json.dumps(one) if isinstance(one, list | tuple) else one for one in parameters])
 
 
+def _is_ascii(value: str | int) -> bool:
+    """Whether it can be a parameter; text with half a surrogate pair cannot, but JSON can hold it."""
+    return isinstance(value, int) or value.isascii()
+
+
 def _is_one_row(parameter: object) -> bool:
     return isinstance(parameter, list) and len(parameter) == 1 and isinstance(parameter[0], tuple)
 
@@ -194,6 +201,11 @@ def _updating(table: str, names: tuple[str, ...], varying: tuple[int, ...]) -> s
     if varying == (0,):
         return f"UPDATE {table} SET {changes} WHERE {names[0]} IN (SELECT value FROM json_each(?))"
     return f"UPDATE {table} SET {changes} FROM json_each(?) AS j WHERE {table}.{names[0]} = {taken[0]}"
+
+
+@lru_cache(maxsize=512)
+def _reading_one(table: str, names: tuple[str, ...], by: str) -> str:
+    return f"SELECT {', '.join(names)} FROM {table} WHERE {by} = ?"
 
 
 @lru_cache(maxsize=512)

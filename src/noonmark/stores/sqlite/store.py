@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WATCH_INTERVAL: Micros = SECOND // 4
-_TRAITS = StoreTraits(is_durable=True, blocks=True, watch_interval=WATCH_INTERVAL, has_remote_clock=False)
+_TRAITS = StoreTraits(
+    is_durable=True, blocks=True, is_in_process=True, watch_interval=WATCH_INTERVAL, has_remote_clock=False
+)
 
 
 class SqliteStore(SqlStore):

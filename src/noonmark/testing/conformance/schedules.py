@@ -256,7 +256,7 @@ def closing_twice_is_the_same_as_once(bench: Bench) -> None:
 @case
 def a_store_says_what_it_can_do(bench: Bench) -> None:
     traits = bench.store.traits
-    assert {type(traits.is_durable), type(traits.blocks)} == {bool}
+    assert {type(traits.is_durable), type(traits.blocks), type(traits.is_in_process)} == {bool}
     assert traits.max_concurrency >= 1
     # Somebody may wait for what another process has asked for: a store that does not ring is looked at every second.
     if traits.watch_interval is None or traits.watch_interval <= SECOND:

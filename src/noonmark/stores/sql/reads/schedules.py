@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.frozen import maker
 from noonmark.core.ids import STEPS, TRUSTED_STEPS
 from noonmark.core.json_values import storable
 from noonmark.core.pipeline_ownership import BEYOND, PREFIX
@@ -88,6 +89,9 @@ def find_uids(uow: UnitOfWork, uids: Collection[str]) -> dict[str, StoredSchedul
     return {stored.schedule.uid: stored for stored in to_stored(uow, sound)}
 
 
+_make_stored = maker(StoredSchedule)
+
+
 def to_stored(uow: UnitOfWork, pairs: Sequence[tuple[ScheduleState, Schedule]]) -> list[StoredSchedule]:
     """Schedules as callers read them."""
     keys = [state.schedule for state, _ in pairs]
@@ -95,7 +99,7 @@ def to_stored(uow: UnitOfWork, pairs: Sequence[tuple[ScheduleState, Schedule]]) 
     next_due = {key: (_time(due), _time(own)) for key, due, own in due_rows}
     times = [next_due.get(key, (None, None)) for key in keys]
     return [
-        StoredSchedule(schedule=schedule, counters=counters(state), next_due=due, next_own=own)
+        _make_stored(schedule=schedule, counters=counters(state), next_due=due, next_own=own)
         for (state, schedule), (due, own) in zip(pairs, times, strict=True)
     ]
 
