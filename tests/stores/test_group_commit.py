@@ -285,6 +285,21 @@ def test_creates_of_several_callers_share_a_transaction(store, monkeypatch):
     assert sizes == [3]
 
 
+def test_creates_of_several_tenants_wait_for_the_lock_of_each(store, monkeypatch):
+    groups, locked = store._grouped_creates, []
+    commit = groups._commit
+
+    def note(lock, take):
+        plans = take()
+        locked.append((lock, {store._lock_name(plan.snapshot.schedule.owner.tenant) for plan in plans}))
+        return commit(lock, lambda: plans)
+
+    monkeypatch.setattr(groups, "_commit", note)
+    owners = [Owner(tenant=f"tenant-{number % 2}", user="ada") for number in range(4)]
+    assert store.create_each([planned(number, owner=owner) for number, owner in enumerate(owners)]) == [True] * 4
+    assert [locks for _, locks in locked] == [{lock} for lock, _ in locked]
+
+
 def test_plans_with_transactions_of_their_own_are_not_tried_one_by_one_while_the_store_is_down(store, monkeypatch):
     tries = []
 
