@@ -31,7 +31,7 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.records import Admitted, Lease
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.memory.unit_of_work import UnitOfWork
-from noonmark.stores.rules import plain
+from noonmark.stores.rules import plain_starts
 from noonmark.stores.sql import fast_path
 from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
@@ -71,11 +71,11 @@ class FastPaths:
         for module, name, nothing in (
             (fast_path, "start_all", {}),
             (fast_path, "end_all", frozenset()),
-            (plain, "start_if_plain", False),
+            (plain_starts, "start_if_plain", False),
         ):
             monkeypatch.setattr(module, name, self._switched(name, getattr(module, name), nothing))
-        heard = UnitOfWork.is_heard
-        monkeypatch.setattr(UnitOfWork, "is_heard", lambda *args: not self.are_on or heard(*args))
+        heard = UnitOfWork.may_have_subscribers
+        monkeypatch.setattr(UnitOfWork, "may_have_subscribers", lambda *args: not self.are_on or heard(*args))
 
     def _switched(self, name, path, nothing):
         def call(*args, **kwargs):

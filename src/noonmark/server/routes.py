@@ -116,7 +116,7 @@ def _handler(route: Route) -> Handler:
 
 
 def _creation(route: Route, request: ApiRequest) -> Creation[ApiResponse]:
-    return to_response(route, (yield from request.performance(route.operation, read_arguments(route, request))))
+    return to_response(route, (yield from request.perform_in_steps(route.operation, read_arguments(route, request))))
 
 
 def _output(request: ApiRequest) -> ApiResponse:
