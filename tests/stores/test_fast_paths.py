@@ -6,6 +6,7 @@ Two stores get the same random calls. One of them has no fast paths.
 import random  # noqa: TID251 - with a seed
 from collections import Counter
 from dataclasses import fields
+from itertools import product
 
 import pytest
 
@@ -31,6 +32,7 @@ from noonmark.core.triggers import EventTrigger, IntervalTrigger
 from noonmark.ports.records import Admitted, Lease
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.memory.unit_of_work import UnitOfWork
+from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.rules import plain_starts
 from noonmark.stores.sql import fast_path
 from noonmark.stores.sqlite import SqliteStore
@@ -95,9 +97,8 @@ class Side:
 
     def records(self):
         """All that it stores, in no order."""
-        if isinstance(self.store, SqliteStore):
-            with self.store._connections.bare() as connection:
-                return {one: Counter(connection.execute(READ.format(one)).fetchall()) for one in TABLES}
+        if not isinstance(self.store, MemoryStore):
+            return self.store._read(lambda uow: {one: Counter(uow.session.query(READ.format(one))) for one in TABLES})
         uow = self.store._uow
         rows, states = uow.rows.values(), [entry.state for entry in uow._by_key.values()]
         kept = [[str(getattr(record, one.name)) for one in fields(record)] for record in (*rows, *states)]
@@ -278,30 +279,38 @@ CALLS = (
 )
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture
 def make_side(request, tmp_path):
     stores = []
 
-    def make(*, is_fast):
+    def make(kind, *, is_fast):
         clock = HandClock()
-        is_memory = request.param == "memory"
-        stores.append(MemoryStore(clock) if is_memory else SqliteStore(str(tmp_path / f"{is_fast}.db"), clock))
-        stores[-1].open()
-        return Side(stores[-1], clock, is_fast=is_fast)
+        if kind == "memory":
+            store = MemoryStore(clock)
+        elif kind == "sqlite":
+            store = SqliteStore(str(tmp_path / f"{is_fast}.db"), clock)
+        else:
+            store = PostgresStore(f"{request.getfixturevalue('database').url}?schema=fast_{is_fast}".lower(), clock)
+        stores.append(store)
+        store.open()
+        return Side(store, clock, is_fast=is_fast)
 
     yield make
     for store in stores:
         store.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_store_with_fast_paths_is_as_one_without(make_side, monkeypatch, seed):
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [*product(["memory", "sqlite"], range(12)), *product(["postgres"], range(100, 103))],
+)
+def test_a_store_with_fast_paths_is_as_one_without(make_side, monkeypatch, kind, seed):
     paths = FastPaths(monkeypatch)
-    fast, slow = make_side(is_fast=True), make_side(is_fast=False)
+    fast, slow = make_side(kind, is_fast=True), make_side(kind, is_fast=False)
     story = Story([fast, slow], paths, seed)
     for step in range(STEPS):
         story.random.choice(CALLS)(story)
-        if step % 10 == 0 or isinstance(fast.store, MemoryStore):
+        if step % 10 == 0 or kind == "memory":
             assert fast.records() == slow.records()
     assert fast.records() == slow.records()
     assert paths.taken["start_if_plain"] + paths.taken["start_all"] > 0
