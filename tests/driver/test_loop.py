@@ -251,6 +251,35 @@ def test_a_full_batch_of_ends_is_written_beside_another():
     asyncio.run(story())
 
 
+def test_what_a_full_batch_frees_starts_while_another_is_written(monkeypatch):
+    monkeypatch.setattr(loop_module, "PACE", HOUR)
+    monkeypatch.setattr(loop_module, "IDLE_PAUSE", HOUR)
+
+    async def story():
+        place = Place(store=Blocking(MemoryStore(SystemClock().micros)), batch=2, lease=HOUR)
+        schedule, queue = place.create(), place.create("uid-2", overlap_policy=overlap.Queue())
+        runs = [place.add(schedule, f"{n}") for n in range(2)]
+        holder, waiting = place.add(queue, "first"), place.add(queue, "second")
+
+        async def another_batch():
+            for one in (given[1], held):
+                place.target.end(one)
+            await place.started(waiting)
+            assert place.row(runs[0]).phase is Phase.DISPATCHING
+
+        async with place.running():
+            given = [await place.started(one) for one in runs]
+            held = await place.started(holder)
+            await turns(lambda: place.row(waiting).waiting_for is Reason.QUEUED)
+            place.store.meanwhile("settle", on_loop(another_batch))
+            place.target.end(given[0])
+            await place.sink.until_kind(driver_events.Settled, 3)
+            place.target.end(await place.started(waiting))
+            await place.sink.until_kind(driver_events.Settled, 4)
+
+    asyncio.run(story())
+
+
 def test_ends_that_fill_no_batch_wait_for_the_write_before():
     async def story():
         place = Place(store=Blocking(MemoryStore(SystemClock().micros)), batch=3)

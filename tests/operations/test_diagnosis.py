@@ -119,7 +119,7 @@ TABLE = [
     (engine(), "engine", "ok", "engine.local:7233 has answered, and no route lacks a worker"),
     (engine(problem="it did not answer", unserved=["http"]), "engine", "problem", "it did not answer"),
     (engine(unserved=["http", "mob"], orphans=1), "engine", "problem", "no worker delivers http, mob"),
-    (engine(orphans=2), "engine", "warning", "2 workflows or occurrences are without their counterpart"),
+    (engine(orphans=2), "engine", "warning", "workflows and occurrences without their counterpart: 2"),
     (replace(SOUND, conflicts=[]), "settings", "ok", "none contradicts another"),
     (replace(SOUND, conflicts=[Conflict(sentence="a and b", advice="Drop a")]), "settings", "warning", "a and b"),
     (replace(SOUND, conflicts=[Conflict(sentence="x", advice="y", status="problem")]), "settings", "problem", "x"),
@@ -143,6 +143,11 @@ def test_each_check(facts, name, status, words):
 )
 def test_the_advice_on_lag_depends_on_the_nodes(facts, advice):
     assert [check.advice for check in judge(facts) if check.name == "lag"] == [advice]
+
+
+def test_the_advice_on_an_engine_names_all_routes_without_a_worker():
+    [check] = [check for check in judge(engine(unserved=["http", "mob"])) if check.name == "engine"]
+    assert check.advice == "Start one: noonmark temporal-worker --routes http --routes mob"
 
 
 def test_the_worst_check_decides():

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from noonmark.core import edits
 from noonmark.core.admission import admit
 from noonmark.core.errors import InvalidRequest, NotAllowed, NotFound
 from noonmark.core.instants import SECOND, parse_instant, to_text
-from noonmark.core.schedule import Owner
+from noonmark.core.schedule import BY_ITSELF, Owner, Pause
 from noonmark.operations.service import Caller
 from noonmark.ports.records import Heartbeat
 from tests.operations.harness import LOCAL, REPORT, Harness
@@ -330,6 +331,29 @@ def test_a_schedule_that_was_paused_automatically_needs_a_look_however_long_ago(
     assert entry["action"] == "schedule/resume"
     harness("schedule/resume", schedule_id="broken")
     assert needs_look(harness) == []
+
+
+def test_a_schedule_that_was_paused_automatically_for_a_time_says_until_when():
+    harness = Harness()
+    create(harness, "costly")
+    store, now = harness.service.store, harness.service.store.clock()
+    pause = Pause(at=now, by=BY_ITSELF, reason="its budget is used up", until=now + HOUR)
+    snapshot = store.snapshot(store.find("default", "costly").schedule.uid)
+    assert store.commit_plans([edits.pause(snapshot, now=now, why=pause)]) == [True]
+    [entry] = [one for one in harness("overview")["needs_look"] if one["kind"] == "paused"]
+    until = to_text(now + HOUR)
+    assert entry["text"] == f"It was paused automatically (its budget is used up), and does not run until {until}."
+
+
+def test_many_entries_of_one_kind_do_not_hide_others(monkeypatch):
+    monkeypatch.setattr("noonmark.operations.overview.MAX_LISTED", 3)
+    harness = Harness()
+    for number in range(5):
+        create(harness, f"broken-{number}", pause_on_failure=1)
+        harness.answers = [ValueError("no")]
+        harness("schedule/run", schedule_id=f"broken-{number}")
+        harness.pass_by(1)
+    assert [kind for kind, _ in needs_look(harness)] == ["paused", "paused", "failed"]
 
 
 def test_a_failure_needs_a_look_until_its_schedule_completes_again_whatever_fails_more_often(monkeypatch):

@@ -345,6 +345,30 @@ def test_a_write_that_fails_is_raised_in_each_call_which_may_go_on():
     assert type(answers[2]) is ConnectionError
 
 
+@pytest.mark.parametrize(
+    ("answer", "error"), [(lambda _: SystemExit, SystemExit), (lambda values: values[1:], ValueError)]
+)
+def test_a_write_that_answers_wrongly_is_raised_in_each_call_and_blocks_no_later_one(answer, error):
+    def write(values):
+        answered = answer(values)
+        if isinstance(answered, type):
+            raise answered
+        return answered
+
+    def expect(value):
+        with pytest.raises(error):
+            yield value
+        return value
+
+    async def ask():
+        threads = HandlerThreads(2)
+        first = await asyncio.wait_for(threads.call_in_group("group", write, expect, 1), SOON)
+        second = await asyncio.wait_for(threads.call_in_group("group", write, expect, 2), SOON)
+        return first, second
+
+    assert asyncio.run(ask()) == (1, 2)
+
+
 def test_groups_of_other_names_do_not_wait_for_each_other():
     async def ask():
         threads, write = HandlerThreads(2), Writes()

@@ -118,15 +118,37 @@ def test_a_store_that_fails_does_so_for_all_that_wait():
     assert ledger.groups._queues == {}
 
 
-def test_one_that_cannot_be_written_does_not_keep_the_others_from_it():
+def test_those_that_come_while_the_store_fails_fail_with_it():
+    """Otherwise each of them would wait for the same store, one after another."""
+    failing, come, tries = threading.Event(), threading.Event(), []
+
+    def commit(key, take):
+        tries.append(list(take()))
+        failing.set()
+        assert come.wait(SOON)
+        raise StoreUnavailable("gone")
+
+    groups = GroupCommit(commit)
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(groups.write, "a", 1)
+        assert failing.wait(SOON)
+        second = threads.submit(groups.write, "a", 2)
+        eventually(lambda: len(groups._queues["a"]) == 1)
+        come.set()
+        assert [str(one.exception(SOON)) for one in (first, second)] == ["gone"] * 2
+    assert tries == [[1]]
+
+
+@pytest.mark.parametrize("others", [[2], [2, 3]])
+def test_one_that_cannot_be_written_does_not_keep_the_others_from_it(others):
     def fail(values):
         if 2 in values:
             raise ZeroDivisionError
 
     ledger = Ledger(fail)
-    answers = ledger.write_all(1, 2, 3)
-    assert (answers[0], type(answers[1]), answers[2]) == (10, ZeroDivisionError, 30)
-    assert sorted(ledger.committed) == [("a", [1]), ("a", [3])]
+    first, failed, *last = ledger.write_all(1, *others)
+    assert (first, type(failed), last) == (10, ZeroDivisionError, [30] * len(last))
+    assert sorted(ledger.committed) == [("a", [1]), ("a", [3])][: len(others)]
 
 
 def test_of_values_of_one_thread_the_one_that_cannot_be_written_fails_alone():
@@ -261,6 +283,34 @@ def test_creates_of_several_callers_share_a_transaction(store, monkeypatch):
     plans = [planned(number) for number in range(3)]
     assert store.create_each([*plans, replace(planned(4), graph=0)]) == [True] * 4
     assert sizes == [3]
+
+
+def test_creates_of_several_tenants_wait_for_the_lock_of_each(store, monkeypatch):
+    groups, locked = store._grouped_creates, []
+    commit = groups._commit
+
+    def note(lock, take):
+        plans = take()
+        locked.append((lock, {store._lock_name(plan.snapshot.schedule.owner.tenant) for plan in plans}))
+        return commit(lock, lambda: plans)
+
+    monkeypatch.setattr(groups, "_commit", note)
+    owners = [Owner(tenant=f"tenant-{number % 2}", user="ada") for number in range(4)]
+    assert store.create_each([planned(number, owner=owner) for number, owner in enumerate(owners)]) == [True] * 4
+    assert [locks for _, locks in locked] == [{lock} for lock, _ in locked]
+
+
+def test_plans_with_transactions_of_their_own_are_not_tried_one_by_one_while_the_store_is_down(store, monkeypatch):
+    tries = []
+
+    def fail(*_, **__):
+        tries.append(1)
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(store, "_write_locked", fail)
+    answers = store.create_each([replace(planned(number), graph=0) for number in range(3)])
+    assert [str(one) for one in answers] == ["gone"] * 3
+    assert tries == [1]
 
 
 def test_what_others_decide_about_has_a_transaction_of_its_own(store, monkeypatch):

@@ -21,7 +21,7 @@ from noonmark.core.triggers import EventTrigger
 from noonmark.ports.records import Admitted
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.rules.admission import after_start, start_if_free
-from noonmark.stores.rules.plain import start_if_plain
+from noonmark.stores.rules.plain_starts import start_if_plain
 from noonmark.stores.rules.system_events import publish
 from noonmark.testing import factories
 from noonmark.testing.conformance import HandClock

@@ -14,7 +14,9 @@ import pytest
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.postgres.address import parse_address
+from noonmark.stores.postgres.connections import Connection
 from noonmark.stores.postgres.listener import make_listener
+from noonmark.stores.postgres.session import CLOCK
 from noonmark.testing.conformance import HandClock
 from noonmark.testing.conformance.bench import ROUTE
 from tests.embedded.waiting import SOON, eventually
@@ -197,6 +199,32 @@ def test_statements_of_a_pipeline_do_not_wait_for_each_other(stores, watcher):
 
     store._write_unlocked(work)
     assert stores.nodes() == ["one", "two"]
+
+
+def test_a_write_has_the_time_at_which_it_got_its_locks_without_asking_for_it(stores, watcher, monkeypatch):
+    store, begun, opened, texts = stores.open(), threading.Event(), threading.Event(), []
+    store._clock, fetch = None, Connection.fetch
+
+    def occupy(uow):
+        begun.set()
+        assert opened.wait(SOON)
+
+    def note(connection, text, parameters=()):
+        if connection is not watcher:
+            texts.append(text)
+        return fetch(connection, text, parameters)
+
+    monkeypatch.setattr(Connection, "fetch", note)
+    with ThreadPoolExecutor(2) as threads:
+        busy = threads.submit(store._write_locked, {"acme"}, occupy)
+        assert begun.wait(SOON)
+        waiting = threads.submit(store._write_locked, {"acme"}, lambda uow: uow.now())
+        eventually(lambda: watcher.fetch("SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+        [(before,)] = watcher.fetch(CLOCK)
+        opened.set()
+        busy.result(SOON)
+        assert waiting.result(SOON) >= before
+    assert texts == []
 
 
 def test_a_pipeline_that_was_interrupted_is_done_again(stores):

@@ -84,10 +84,10 @@ class Retries:
             try:
                 answer = await step()
             except NoonmarkError as error:
-                logger.warning("%s failed; retrying in %s s: %s", _duty(step), micros_to_seconds(pause), error)
+                logger.warning("%s failed; retrying in %s s: %s", _step_name(step), micros_to_seconds(pause), error)
                 self._note(step.__name__, str(error), pause)
             except Exception as error:
-                logger.exception("%s failed; retrying in %s s", _duty(step), micros_to_seconds(pause))
+                logger.exception("%s failed; retrying in %s s", _step_name(step), micros_to_seconds(pause))
                 self._note(step.__name__, repr(error), pause)
             else:
                 self._node.failures.pop(step.__name__, None)
@@ -114,7 +114,7 @@ class Retries:
         self._node.report([StoreFailed(step, error, pause)])
 
 
-def _duty(step: Callable[[], Awaitable[object]]) -> str:
+def _step_name(step: Callable[[], Awaitable[object]]) -> str:
     """The name of a step in logs, as it is in metrics and in the readiness."""
     return step.__name__.lstrip("_")
 

@@ -40,18 +40,9 @@ def check_callable(func: object) -> None:
     """Refuse what cannot be called as a function."""
     if not callable(func):
         raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
-    try:
-        is_generator = _is_generator(func)
-    except TypeError:  # it cannot be cached
-        is_generator = _is_generator.__wrapped__(func)
-    if is_generator:
+    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
         shown = getattr(func, "__qualname__", repr(func))
         raise InvalidSchedule(f"{shown} is a generator: a call of it would run nothing; return a value", field="func")
-
-
-@lru_cache(maxsize=64)
-def _is_generator(func: Callable[..., Any]) -> bool:
-    return inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func)
 
 
 def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> None:

@@ -398,17 +398,18 @@ def _engine(engine: EngineState) -> Check:
             advice="What it carries out waits for it; see its own log, and `noonmark engine check`",
         )
     if engine.unserved:
+        routes = " ".join(f"--routes {route}" for route in engine.unserved[:MAX_NAMED])
         return Check(
             name="engine",
             status=PROBLEM,
             sentence=f"no worker delivers {_named(engine.unserved)}",
-            advice=f"Start one: noonmark temporal-worker --routes {engine.unserved[0]}",
+            advice=f"Start one: noonmark temporal-worker {routes}",
         )
     if engine.orphans:
         return Check(
             name="engine",
             status=WARNING,
-            sentence=f"{engine.orphans} workflows or occurrences are without their counterpart",
+            sentence=f"workflows and occurrences without their counterpart: {engine.orphans}",
             advice="`noonmark engine check` lists them, and ends them with --end-orphans",
         )
     return Check(name="engine", sentence=f"{engine.server} has answered, and no route lacks a worker")

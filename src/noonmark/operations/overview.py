@@ -9,6 +9,7 @@ from noonmark.core import explain
 from noonmark.core.budgets.budget import BudgetScope, Period
 from noonmark.core.budgets.forecast import RUNS_READ, percentile
 from noonmark.core.budgets.spend import to_dollars
+from noonmark.core.fair_queue import rounds
 from noonmark.core.halt import halted_text
 from noonmark.core.ids import visible_id
 from noonmark.core.instants import DAY, HOUR, SECOND, micros_to_seconds, to_text
@@ -156,7 +157,12 @@ def _needs_look(
         )
         for proposal in proposals
     ]
-    return entries[:MAX_LISTED]
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for entry in entries:
+        kinds.setdefault(entry["kind"], []).append(entry)
+    # In rounds, so that many of one kind do not hide the others.
+    listed = {id(entry) for entry in rounds(list(kinds.values()), MAX_LISTED)}
+    return [entry for entry in entries if id(entry) in listed]
 
 
 def _entry(  # noqa: PLR0913 - each is a field of the entry
@@ -252,7 +258,7 @@ class _Attention:
                 "paused",
                 to_text(pause.at),
                 f"It was paused automatically{'' if pause.reason is None else f' ({pause.reason})'}, and does not run "
-                f"until it is resumed.",
+                f"until {'it is resumed' if pause.until is None else to_text(pause.until)}.",
                 schedule=(visible_id(stored.schedule.schedule_id), schedule_name(stored.schedule)),
                 action="schedule/resume",
             )

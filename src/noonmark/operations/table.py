@@ -861,10 +861,12 @@ STREAMED = {"bundle/push": "POST /bundles", "upload/create": "POST /uploads"}
 
 def perform(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Check the arguments of an operation, perform it, and return its answer as JSON."""
-    return create_alone(service.store, performance(service, caller, name, arguments))
+    return create_alone(service.store, perform_in_steps(service, caller, name, arguments))
 
 
-def performance(service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
+def perform_in_steps(
+    service: Service, caller: Caller, name: str, arguments: Mapping[str, Any]
+) -> Creation[dict[str, Any]]:
     """The same; an operation that creates a schedule yields its plan."""
     operation = OPERATIONS.get(name)
     if operation is None:

@@ -193,7 +193,7 @@ class _WritingCall(_Call[T]):
 
     def go_on(self, answer: Any) -> Any:
         """Go on with the answer to the last write, or raise it; returns what is to be written next, None at the end."""
-        go_on = self._steps.throw if isinstance(answer, Exception) else self._steps.send
+        go_on = self._steps.throw if isinstance(answer, BaseException) else self._steps.send
         try:
             return self._context.run(go_on, answer)
         except StopIteration as end:
@@ -236,11 +236,12 @@ class _WritingGroup(_Group[_WritingCall[Any]]):
         """Go on with all calls, and write what they yield at once, until none yields any more."""
         steps = [(call, call.go_on(None)) for call in calls]
         while steps := [(call, step) for call, step in steps if step is not None]:
+            waiting = [call for call, _ in steps]
             try:
-                answers = self._write([step for _, step in steps])
-            except Exception as error:  # noqa: BLE001 - it is raised in each of them
-                answers = [error] * len(steps)
-            steps = [(call, call.go_on(answer)) for (call, _), answer in zip(steps, answers, strict=True)]
+                answered = list(zip(waiting, self._write([step for _, step in steps]), strict=True))
+            except BaseException as error:  # noqa: BLE001 - it is raised in each of them
+                answered = [(call, error) for call in waiting]
+            steps = [(call, call.go_on(answer)) for call, answer in answered]
 
 
 class _Answers:

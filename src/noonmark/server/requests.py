@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl
 from noonmark.core.errors import InvalidRequest, Problem, refusal
 from noonmark.core.json_values import key_path, shown, text_problem
 from noonmark.operations.creations import create_alone
-from noonmark.operations.table import SMALL_PAGE, Quick, perform, performance
+from noonmark.operations.table import SMALL_PAGE, Quick, perform, perform_in_steps
 from noonmark.server.problems import HttpError
 from noonmark.server.strict_json import parse, write_json
 
@@ -94,9 +94,9 @@ class ApiRequest:
         """Run an operation and return its answer."""
         return perform(self.service, self.caller, operation, arguments)
 
-    def performance(self, operation: str, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
+    def perform_in_steps(self, operation: str, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
         """Run an operation that yields the schedules it creates."""
-        return performance(self.service, self.caller, operation, arguments)
+        return perform_in_steps(self.service, self.caller, operation, arguments)
 
     def query(self, kinds: Mapping[str, ParameterType]) -> dict[str, Any]:
         """The query parameters, each of its type; unknown ones are rejected."""

@@ -122,7 +122,7 @@ def with_quick_calls(route: Route, handler: Handler) -> Handler:
 
 
 def _creation(route: Route, request: ApiRequest) -> Creation[ApiResponse]:
-    return to_response(route, (yield from request.performance(route.operation, read_arguments(route, request))))
+    return to_response(route, (yield from request.perform_in_steps(route.operation, read_arguments(route, request))))
 
 
 def _output(request: ApiRequest) -> ApiResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from noonmark.core.errors import StoreUnavailable
 from noonmark.stores.group_commit import GroupCommit
 from noonmark.stores.rules.plan_writes import is_independent
 
@@ -41,7 +42,8 @@ class GroupedCreates(GroupCommit["Plan", bool]):
             if is_independent(plan):
                 groups.setdefault(self._lock_of(plan), []).append(place)
         for lock, places in groups.items():
-            answers.update(zip(places, self.write_each(lock, [plans[place] for place in places]), strict=True))
+            written = self.write_each(lock, [plans[place] for place in places])
+            answers.update(zip(places, written, strict=True))
         others = iter(create_one_by_one([plan for plan in plans if not is_independent(plan)], self._commit_all))
         return [answers[place] if place in answers else next(others) for place in range(len(plans))]
 
@@ -55,6 +57,8 @@ def create_one_by_one(plans: Sequence[Plan], create: Callable[[Sequence[Plan]], 
     for plan in plans:
         try:
             answers += create([plan])
+        except StoreUnavailable as error:  # the others would wait as long, one after another, and learn the same
+            return answers + [error] * (len(plans) - len(answers))
         except Exception as error:  # noqa: BLE001 - it is the answer for this plan
             answers.append(error)
     return answers

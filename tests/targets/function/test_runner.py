@@ -531,8 +531,9 @@ class TestDeadlines:
 
         run_scenario(scenario)
 
+    @pytest.mark.parametrize("timeout", [None, 3_600 * SECOND])
     @pytest.mark.parametrize("is_async", [False, True])
-    def test_closing_window_cuts_off_running_functions(self, is_async):
+    def test_closing_window_cuts_off_running_functions(self, is_async, timeout):
         gone = threading.Event()
 
         def work():
@@ -543,7 +544,7 @@ class TestDeadlines:
 
         async def scenario(harness):
             window = Window(duration=30_000)
-            delivered = await harness.call(work_later if is_async else work, window=window, timeout=3_600 * SECOND)
+            delivered = await harness.call(work_later if is_async else work, window=window, timeout=timeout)
             gone.set()
             return delivered
 

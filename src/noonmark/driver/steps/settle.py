@@ -119,7 +119,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             driver_events.append(LeaseLost(occurrence.id, settlement.run))
             continue
         if settlement.phase in FINAL:
-            _tell_end(node, assignment, settlement)
+            _notify_end(node, assignment, settlement)
         frees_others = frees_others or _frees_others(assignment, settlement)
         if settlement.phase is not _COMPLETED:
             logs.failed(assignment.schedule, settlement)
@@ -137,8 +137,8 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
     return SettleReport(settled=settled, lost=len(batch) - settled, frees_others=frees_others)
 
 
-def _tell_end(node: Node, assignment: Assignment, settlement: Settlement) -> None:
-    """Call what waits for the end of an occurrence: a callback, or a URL."""
+def _notify_end(node: Node, assignment: Assignment, settlement: Settlement) -> None:
+    """Call the callback and the URL that wait for the end of an occurrence."""
     node.ended(assignment.occurrence, assignment)
     if assignment.schedule.declaration.ping_urls is not None:
         node.ping(assignment.schedule, assignment.occurrence, MOMENTS.get(settlement.phase))

@@ -1018,7 +1018,7 @@ class Overview:
     nodes: NodeTotals
     halts: list[Halt]
     needs_look: list[Attention]
-    """What it costs most to ignore comes first; at most 20."""
+    """What it costs most to ignore comes first; at most 20, with room for each kind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

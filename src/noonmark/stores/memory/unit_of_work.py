@@ -494,7 +494,7 @@ class UnitOfWork(rules.UnitOfWork):
         finally:
             self._may_subscribe = True
 
-    def is_heard(self, state: ScheduleState, event: SystemEvent) -> bool:
+    def may_have_subscribers(self, state: ScheduleState, event: SystemEvent) -> bool:
         topic = (self._by_key[state.schedule].schedule.owner.tenant, event)
         return self._may_subscribe or topic in self._listeners or self.workflows.has_waits(topic)
 

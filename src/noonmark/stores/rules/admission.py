@@ -21,7 +21,7 @@ from noonmark.stores.rules import (
     bundles,
     completion,
     halts,
-    plain,
+    plain_starts,
     plan_writes,
     rate_windows,
     runaway,
@@ -167,7 +167,7 @@ def _admit(uow: UnitOfWork, admission: Admission, *, now: Micros, until: Micros)
         return LeaseLost(occurrence_id=claimed.id)
     match admission:
         case Start():
-            if plain.start_if_plain(uow, row, state, admission, now=now, until=until):
+            if plain_starts.start_if_plain(uow, row, state, admission, now=now, until=until):
                 return make_admitted(occurrence=after_start(admission, now))
             return start_if_free(uow, row, admission, now=now, until=until)
         case End():
@@ -220,7 +220,7 @@ def _settle(uow: UnitOfWork, settlement: Settlement) -> bool:
     if settlement.retry_at is None:
         detail = to_detail(settlement.facts)
         completion.end(uow, row, settlement.phase, settlement.reason, detail, run=settlement.run)
-    elif (reason := _cancelled_for(uow, row, settlement)) is not None:
+    elif (reason := _cancel_reason(uow, row, settlement)) is not None:
         completion.end(uow, row, Phase.CANCELLED, reason, run=settlement.run)
     else:
         _retry(uow, row, settlement, settlement.retry_at)
@@ -368,7 +368,7 @@ def _stop(uow: UnitOfWork, holder: Row, *, by: Micros) -> None:
         completion.cancel(uow, holder, Reason.REPLACED)
 
 
-def _cancelled_for(uow: UnitOfWork, row: Row, settlement: Settlement) -> Reason | None:
+def _cancel_reason(uow: UnitOfWork, row: Row, settlement: Settlement) -> Reason | None:
     """Why a row ends that would be delivered again; a workflow does not, since it undoes its completed steps."""
     if uow.is_workflow_run(row):
         return None

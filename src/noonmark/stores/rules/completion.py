@@ -77,7 +77,7 @@ def archive(uow: UnitOfWork, row: Row, run: Run | None = None) -> None:
         if state.rate_window is not None:
             rate_windows.count_end(uow, state, row)
         event = ENDS[PHASES[row.phase]]
-        if uow.is_heard(state, event):
+        if uow.may_have_subscribers(state, event):
             uow.facts.append(Fact(event=event, state=state, row=row, run=run))
     uow.changed(row)
     uow.changed_state(state)
@@ -109,7 +109,7 @@ def complete_if_done(uow: UnitOfWork, state: ScheduleState) -> None:
         state.phase, state.updated = SchedulePhase.COMPLETED, uow.now()
         state.version += 1
         uow.changed_state(state)
-        if uow.is_heard(state, _SCHEDULE_COMPLETED):
+        if uow.may_have_subscribers(state, _SCHEDULE_COMPLETED):
             uow.facts.append(Fact(event=_SCHEDULE_COMPLETED, state=state))
 
 

@@ -389,8 +389,8 @@ class UnitOfWork(ABC):
 
     # Events
 
-    def is_heard(self, state: ScheduleState, event: SystemEvent) -> bool:  # noqa: ARG002 - as stores have it
-        """Whether any schedule may subscribe to a system event of one, at the end of the transaction."""
+    def may_have_subscribers(self, state: ScheduleState, event: SystemEvent) -> bool:  # noqa: ARG002 - as stores have it
+        """Whether anything may subscribe to a system event of a schedule at the end of the transaction."""
         return True
 
     @abstractmethod

@@ -21,7 +21,7 @@ from noonmark.core.system_events import SystemEvent, is_late
 from noonmark.core.targets import AGENT_ROUTES, WorkflowTarget
 from noonmark.stores.rules.admission import after_start
 from noonmark.stores.rules.completion import to_detail
-from noonmark.stores.rules.plain import takes_only_slot
+from noonmark.stores.rules.plain_starts import takes_only_slot
 from noonmark.stores.rules.records import OWN
 from noonmark.stores.sql import subscriptions, workflows
 from noonmark.stores.sql.records import run_values, to_json

@@ -55,8 +55,8 @@ MAX_LOST = 3
 FIRST_WAIT, MAX_WAIT = SECOND // 2, 60 * SECOND
 """How long to wait for a provider that does not say, and at the most where it does."""
 MAX_ERROR = 1_000
-SAID_FROM: Micros = SECOND
-"""From which length on a run says that it waits, and for what."""
+MIN_REPORTED_WAIT: Micros = SECOND
+"""A run that waits shorter than this does not report it."""
 
 
 class CallRefused(Exception):
@@ -239,7 +239,7 @@ class ModelCalls:
 
     async def _wait(self, wait: Micros, why: str) -> None:
         """Let the call wait, and say so if it takes longer than anyone would take for the model."""
-        if wait < SAID_FROM or self._turn.progress is None:
+        if wait < MIN_REPORTED_WAIT or self._turn.progress is None:
             await pause(wait)
             return
         self._turn.progress(f"it waits until {to_text(self._now() + wait)}: {why}")

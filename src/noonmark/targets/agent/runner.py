@@ -87,7 +87,7 @@ class AgentRunner(LoopRunner):
         left = None if ends is None else max(0, ends - self._now()) / SECOND
         try:
             async with asyncio.timeout(left):
-                result = await host.deliver(replace(turn, progress=partial(self._say, assignment)))
+                result = await host.deliver(replace(turn, progress=partial(self._report_wait, assignment)))
         except TimeoutError:
             return await self._interrupted(host, turn, self._timed_out(assignment, ends or self._now()))
         except asyncio.CancelledError:
@@ -101,7 +101,7 @@ class AgentRunner(LoopRunner):
             await self._dismiss(turn)
         return self._delivered(assignment, turn, result)
 
-    def _say(self, assignment: Assignment, message: str) -> None:
+    def _report_wait(self, assignment: Assignment, message: str) -> None:
         report_progress(assignment, self._report, {"fraction": 0, "message": message})
 
     async def _interrupted(self, host: AgentHost, turn: AgentTurn, delivered: Delivered) -> Delivered:

@@ -590,6 +590,16 @@ def an_engine_that_has_accepted_a_run_writes_its_steps_under_the_fence(bench: Be
 
 
 @case
+def a_run_that_was_asked_to_stop_is_delivered_again_when_it_is_handed_back(bench: Bench) -> None:
+    """It undoes its completed steps, and then ends itself."""
+    occurrence = _begin(bench, _create(bench), "a", RUNNING)
+    assert bench.store.request_stop(occurrence.id)
+    assert bench.settle(occurrence, phase=Phase.PENDING, reason=Reason.LEASE_LOST, retry_at=bench.now, attempt=0)
+    assert bench.row(occurrence).phase is Phase.PENDING
+    assert _resume(bench, "node-b").id == occurrence.id
+
+
+@case
 def a_run_that_an_engine_has_accepted_is_asked_to_stop_and_ends_itself(bench: Bench) -> None:
     schedule = _create(bench)
     occurrence = _accept(bench, _begin(bench, schedule, "a", RUNNING))

@@ -52,7 +52,7 @@ def start_if_plain(
         return False
     if uow.halts(start.claim.schedule.owner.tenant):
         return False
-    if is_late(row.first_due, now) and uow.is_heard(state, SystemEvent.STARTED_LATE):
+    if is_late(row.first_due, now) and uow.may_have_subscribers(state, SystemEvent.STARTED_LATE):
         return False
     row.phase, row.revision, row.attempt = _DISPATCHING, state.revision, 1
     row.started, row.lease_end = now, until
