@@ -69,7 +69,7 @@ def test_a_job_that_fails_again_and_again_is_paused(kit, caplog):
     assert phases(kit.scheduler, job) == ["failed"] * 3
     [line] = [record for record in caplog.records if " is paused: " in record.getMessage()]
     reason = "pause_on_failure is 3, and 3 in a row did not complete"
-    assert line.getMessage().endswith(f" is paused: {reason}; `noonmark schedule resume {job}` resumes it")
+    assert line.getMessage().endswith(f' is paused: {reason}; `scheduler.resume("{job}")` resumes it')
     assert line.levelname == "WARNING"
 
 
