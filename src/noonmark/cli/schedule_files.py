@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.inputs import MAX_BYTES, parse_json, read_bytes
 from noonmark.core.changes import Desired, owner_name
+from noonmark.core.documents import unknown_field
 from noonmark.core.errors import InvalidSchedule, NotFound, Problem, refusal
 from noonmark.core.json_values import key_path, shown
 from noonmark.core.redaction import Redactor, is_secret_name, redact
@@ -197,7 +198,7 @@ def _read(
     if not isinstance(value, dict):
         return [Problem(name, f"must be an object with {', '.join(FIELDS)}, not {shown(value)}")]
     problems: list[tuple[str, str]] = [
-        (key_path(each), f"unknown field; allowed are {', '.join(FIELDS)}") for each in value if each not in FIELDS
+        (key_path(each), unknown_field(each, FIELDS)) for each in value if each not in FIELDS
     ]
     variables = _Variables(environment)
     filled: dict[str, Any] = variables.fill(value, "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import schedule_session
 from noonmark.core.agents.turns import agent_target
-from noonmark.core.documents import Reader, present
+from noonmark.core.documents import Reader, present, unknown_field
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotAllowed, NotFound
 from noonmark.core.instants import DAY, from_micros
 from noonmark.core.json_values import identifier
@@ -289,7 +289,7 @@ def check_changes(changes: Mapping[str, Any]) -> None:
     _check_writable(changes)
     allowed = ScheduleFields.fields()
     if unknown := [name for name in changes if name not in allowed]:
-        raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
+        raise InvalidSchedule(unknown_field(unknown[0], allowed), field=unknown[0])
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:
