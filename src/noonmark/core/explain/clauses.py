@@ -160,8 +160,12 @@ def _short(reason: Reason) -> Callable[[Case], str]:
 
 
 def _unserved(case: Case) -> str:
-    """That no live node serves the target. The hint is in brackets: it may be a question, and the sentence goes on."""
-    said, separator, hint = (case.unserved or "").partition("; ")
+    return unserved_clause(case.unserved or "")
+
+
+def unserved_clause(words: str) -> str:
+    """That no live node serves the target, with the hint in brackets: it may be a question within a sentence."""
+    said, separator, hint = words.partition("; ")
     return f"{said} ({hint})" if separator else said
 
 

@@ -63,7 +63,7 @@ def _words(run: Run, reported: Facts) -> str:
     who = f" on node {run.node}" if run.node else ""
     lead = f"Attempt {run.attempt}{who} began at {instant_words(run.started)}"
     if run.ended is None or run.outcome is None:
-        return f"{lead}, and goes on"
+        return f"{lead}, and is still running"
     parts = [f"{lead}, and {ENDED[run.outcome]} after {duration_words(_length(run.started, run.ended))}"]
     if run.summary is not None:
         parts.append(run.summary)
