@@ -18,8 +18,11 @@ REFUSED = {"status": 500, "body": "no\n paper"}
     [
         ("function", {"ended": None}, "is still running"),
         ("function", {"result": {"status": 500, "exit_code": 3}}, "completed after 2 seconds"),
-        ("function", {"ended": 1.000034}, "completed after 0.000034 seconds"),
-        ("function", {"ended": 1.234567}, "completed after 0.234 seconds"),
+        ("function", {"ended": 1.000034}, "completed after 0.034 milliseconds"),
+        ("function", {"ended": 1.234567}, "completed after 235 milliseconds"),
+        ("function", {"ended": 1.999501}, "completed after 0.999 seconds"),
+        ("function", {"ended": 2.234567}, "completed after 1.234 seconds"),
+        ("function", {"ended": 0.9}, "completed after 0 seconds"),
         ("function", {"outcome": Outcome.FAILED, "error": ERROR}, "failed after 2 seconds: ValueError: no disk"),
         ("function", {"outcome": Outcome.TIMED_OUT, "error": "no end"}, "timed out after 2 seconds: no end"),
         ("function", {"outcome": Outcome.CANCELLED}, "was cancelled after 2 seconds"),

@@ -110,7 +110,8 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     if plan is None:
         existing = service.store.find_uid(uid)
         if existing is None:
-            raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
+            message = f"there is a schedule {schedule.schedule_id!r} already; choose another id, or update that one"
+            raise Conflict(message, field="schedule_id")
         return with_ping_url(service, existing.schedule, document_of(service, existing, now=now))
     return with_ping_url(service, schedule, _created(service, plan))
 

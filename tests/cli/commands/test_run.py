@@ -203,7 +203,7 @@ def test_a_backfill_with_failures_exits_with_1(cli, node):
     assert (done.returncode, done.stdout) == (1, "Backfill b: 1 occurrence: 1 failed.\n")
 
 
-@pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", " seconds: ")])
+@pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", "seconds: ")])
 def test_errors_are_on_one_line_on_a_terminal(cli, node, command, before):
     schedule = create_report(cli)
     run(cli, schedule, {"raise": "no \x1b[31mpaper\u202e"}, phase="failed")
