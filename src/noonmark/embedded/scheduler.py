@@ -769,6 +769,8 @@ class Scheduler:
             while self._runners.running is not None and not received:
                 with suppress(Empty):
                     signals.get(timeout=POLL_SECONDS)
+            if received:
+                self._runners.log_waiting()
             self.stop()
         except KeyboardInterrupt:
             self.stop(wait=False)
