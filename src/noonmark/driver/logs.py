@@ -141,6 +141,12 @@ def paused(schedule: Schedule, settlement: Settlement, *, reach: str | None = ""
     return line is not None
 
 
+def stopping(count: int, grace: Micros | None) -> None:
+    """A node stops, and waits for its runs: up to the grace period, or until they end."""
+    limit = "" if grace is None else f" up to {micros_to_seconds(grace):g} s"
+    logger.info("stopping: waiting%s for %s to end", limit, "1 run" if count == 1 else f"{count:,} runs")
+
+
 def leader(node: str, leads: str | None, term: int) -> None:
     """The leader changed."""
     if leads is None:
