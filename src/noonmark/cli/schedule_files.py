@@ -209,7 +209,8 @@ def _read(
         problems += _add_workflows(files, name, filled["workflows"], lines)
         schedules = filled.get("schedules", [])
     if not isinstance(schedules, list):
-        problems.append(("schedules", f"must be an array of schedule documents, not {shown(schedules)}"))
+        given = "" if schedules is None else f", not {shown(schedules)}"
+        problems.append(("schedules", f"must be an array of schedule documents{given}"))
         schedules = []
     if not isinstance(defaults, dict | None):
         problems.append(("defaults", f"must be an object, not {shown(defaults)}"))
