@@ -21,7 +21,7 @@ def open_reminders() -> list[str]:
     return REMINDERS
 
 
-# The session is made with the first fire, and goes on with each later one.
+# The first fire creates the session; later fires continue it.
 reminder = scheduler.schedule(
     {
         "target_kind": "session",
@@ -45,14 +45,14 @@ with scheduler:
     for _ in range(2):
         print("The agent says", scheduler.run_now(reminder)["text"])
         usage = scheduler.runs(reminder)[0].usage
-        print(f"  {usage.model}: {usage.model_calls} calls of the model, {usage.tool_calls} of tools")
+        print(f"  {usage.model}: model calls {usage.model_calls}, tool calls {usage.tool_calls}")
     while (occurrence := scheduler.occurrences(question)[0]).reason is None:
         threading.Event().wait(0.05)
     print(f"question: {occurrence.phase}, {occurrence.reason}")
 
 # Output:
 # The agent says {"open_reminders":["water the plants","call Ada"]}
-#   test: 2 calls of the model, 1 of tools
+#   test: model calls 2, tool calls 1
 # The agent says {"open_reminders":["water the plants","call Ada"]}
-#   test: 1 calls of the model, 0 of tools
+#   test: model calls 1, tool calls 0
 # question: skipped, budget_exceeded

@@ -32,14 +32,14 @@ def main() -> None:
     console = Console()
     jobs = scheduler.list_jobs()
     begun = [job.last_run for job in jobs if job.last_run is not None]
-    headline = f"Noonmark: {len(jobs)} jobs in {STORE}. Ctrl-C stops it; killed, it goes on at the next start."
+    headline = f"Noonmark: {len(jobs)} jobs in {STORE}. Stop it with Ctrl-C, or kill it: the next start continues."
     names = {job.id: job.name or job.id for job in jobs}
     if not console.is_terminal:
         console.print(headline, soft_wrap=True)
         story.on_line = partial(_print, names)
     if begun:
         since = max(begun).astimezone()
-        console.print(f"The jobs were last run at {since:%H:%M:%S}; what was missed since then is told below.")
+        console.print(f"The jobs last ran at {since:%H:%M:%S}. Fires missed since then are listed below.")
     over, page = threading.Event(), WebPage(STORE)
     try:
         with scheduler, page:
@@ -50,17 +50,17 @@ def main() -> None:
                 over.wait(None if seconds == float("inf") else seconds)
     except KeyboardInterrupt:
         pass
-    console.print("\nWhat became of it:")
+    console.print("\nOutcomes:")
     for line in summary(scheduler.list_jobs(), story):
         console.print(f"  {line}")
-    console.print("Start it again: it goes on where it was, and says what it missed.")
+    console.print("Start it again: it continues, and reports what it missed.")
 
 
 def _draw(console: Console, headline: str, page: WebPage, over: threading.Event, seconds: float) -> None:
     started = datetime.now(UTC)
     with Live(console=console, auto_refresh=False) as live:
         while (now := datetime.now(UTC)) and (now - started).total_seconds() < seconds:
-            headlines = (headline, f"{PAGE} {page.address or 'it starts'}")
+            headlines = (headline, f"{PAGE} {page.address or 'starting'}")
             live.update(board(scheduler.list_jobs(), story, now, headlines, console.height), refresh=True)
             over.wait(REDRAW)
 

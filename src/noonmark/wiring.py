@@ -143,6 +143,15 @@ def store_url(store: object) -> object:
     return store
 
 
+def shell_argument(url: object) -> str | None:
+    """The URL of a store as a command in a log line names it, without its password; None for one in memory."""
+    from shlex import quote
+
+    from noonmark.core.redaction import redact
+
+    return None if url == MEMORY or not isinstance(url, str) else quote(redact(url))
+
+
 def file_of(url: str) -> Path | None:
     """The file that the URL of a store means; None where it means something else."""
     from pathlib import Path

@@ -187,6 +187,13 @@ def test_another_program_is_not_a_server():
     assert (done.code, done.errors) == (1, [f"{url}/rpc did not answer as Noonmark does; is it another program?"])
 
 
+@pytest.mark.parametrize(("place", "code"), [("/ui", 1), ("/nowhere", 3)])
+def test_the_address_of_another_part_of_a_server_is_refused_with_that_of_the_server(cli, place, code):
+    url = cli.connection[1]
+    done = call("schedule", "list", "--server", f"{url}{place}")
+    assert (done.code, done.errors[0]) == (code, f"{url}{place}/rpc is not part of the API; use {url}")
+
+
 def test_errors_name_the_argument(cli):
     huge = ("--payload-json", '{"a": 99999999999999999999}')
     assert cli.problem(2, "event", "emit", "e", *huge)["field"] == "payload.a"

@@ -207,7 +207,9 @@ def test_an_unknown_field_of_a_schedule_is_told_with_the_fields_of_manifests() -
         parse_manifest(given, now=NOW)
     told = {problem.field: problem.message for problem in caught.value.problems}
     assert told["triggers[0]"] == "must have one of crons, cron, run_at, delay_ms, event_type, or a trigger"
-    allowed = told["triggers[0].event_typ"].removeprefix("unknown field; allowed are ").split(", ")
+    names, _, hint = told["triggers[0].event_typ"].partition("; did you mean ")
+    assert hint == "event_type?"
+    allowed = names.removeprefix("unknown field; allowed are ").split(", ")
     assert {"event_type", "filters", "crons", "missed_policy", "name"} <= set(allowed)
     assert not {"depends_on", "schedule_id"} & set(allowed)
     assert "event_type" not in told["schedule.window.x"]

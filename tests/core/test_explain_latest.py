@@ -51,10 +51,10 @@ def test_the_last_is_the_one_with_which_something_happened_last(rows, which):
 FAILED = "it ran and failed: the target reported a failure, with `ValueError: no disk` (attempt 1 of 1)"
 
 
-def told(occurrence, *, schedule=ONE, next_run=400):
+def told(occurrence, *, schedule=ONE, next_run=400, unserved=None):
     runs = [run(occurrence, outcome=Outcome.FAILED, error=ERROR)]
     next_run = None if next_run is None else at(next_run)
-    explanation = explain_latest(schedule, occurrence, runs, now=NOW, next_run=next_run)
+    explanation = explain_latest(schedule, occurrence, runs, now=NOW, next_run=next_run, unserved=unserved)
     check(explanation)
     assert explanation.occurrence_id == occurrence.id
     return explanation.summary
@@ -149,3 +149,11 @@ def test_without_a_window_the_rate_does_not_apply():
     schedule = scheduled(expected_rate=RATE, phase=SchedulePhase.PAUSED)
     explanation = explain_latest(schedule, row(schedule), (), now=NOW, next_run=None)
     assert step(explanation, "rate").decision == "does_not_apply"
+
+
+def test_a_schedule_whose_next_run_no_node_can_serve_says_so():
+    missed = ended(200, 201, phase=Phase.MISFIRED, reason=Reason.NEWER_FIRE, attempt=0)
+    unserved = "no live node serves `function:x`; did you mean `function:y`?"
+    said = "no live node serves `function:x` (did you mean `function:y`?)"
+    assert told(missed, unserved=unserved).endswith(f" UTC; at present, {said}.")
+    assert "no live node" not in told(missed, next_run=None, unserved=unserved)

@@ -16,10 +16,13 @@ REFUSED = {"status": 500, "body": "no\n paper"}
 @pytest.mark.parametrize(
     ("kind", "fields", "told"),
     [
-        ("function", {"ended": None}, "goes on"),
+        ("function", {"ended": None}, "is still running"),
         ("function", {"result": {"status": 500, "exit_code": 3}}, "completed after 2 seconds"),
-        ("function", {"ended": 1.000034}, "completed after 0.000034 seconds"),
-        ("function", {"ended": 1.234567}, "completed after 0.234 seconds"),
+        ("function", {"ended": 1.000034}, "completed after 0.034 milliseconds"),
+        ("function", {"ended": 1.234567}, "completed after 235 milliseconds"),
+        ("function", {"ended": 1.999501}, "completed after 0.999 seconds"),
+        ("function", {"ended": 2.234567}, "completed after 1.234 seconds"),
+        ("function", {"ended": 0.9}, "completed after 0 seconds"),
         ("function", {"outcome": Outcome.FAILED, "error": ERROR}, "failed after 2 seconds: ValueError: no disk"),
         ("function", {"outcome": Outcome.TIMED_OUT, "error": "no end"}, "timed out after 2 seconds: no end"),
         ("function", {"outcome": Outcome.CANCELLED}, "was cancelled after 2 seconds"),
@@ -55,7 +58,7 @@ REFUSED = {"status": 500, "body": "no\n paper"}
             r"failed after 2 seconds: exited with code 3; it wrote at last `b\n\tc `d`\n\x1b[2Jno\u202e disk`",
         ),
         ("command", {"result": {"exit_code": 0, "output": "done"}}, "completed after 2 seconds"),
-        ("command", {"ended": None, "outcome": None, "result": {"output": "so far"}}, "goes on"),
+        ("command", {"ended": None, "outcome": None, "result": {"output": "so far"}}, "is still running"),
     ],
 )
 def test_a_run_is_shown_with_its_end_and_what_was_said(kind, fields, told):

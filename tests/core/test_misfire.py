@@ -85,7 +85,9 @@ def test_the_default_is_skip_and_for_once_catching_up(trigger_type):
             {"type": "later", "grace": 5},
             {
                 ".type": f'must be one of {KINDS}, not "later"',
-                ".grace": "unknown field; allowed are grace_seconds, limit, type, window_seconds",
+                ".grace": (
+                    "unknown field; allowed are grace_seconds, limit, type, window_seconds; did you mean grace_seconds?"
+                ),
             },
         ),
         ({"type": "skip", "limit": 5}, {".limit": "does not belong to skip, which takes grace_seconds"}),

@@ -157,7 +157,18 @@ def test_credentials_are_masked_by_their_form(text, redacted):
 
 
 @pytest.mark.parametrize(
-    ("name", "is_secret"), [("api_key", True), ("X-Token", True), ("monkey", False), ("url", False)]
+    ("name", "is_secret"),
+    [
+        ("api_key", True),
+        ("X-Token", True),
+        ("tokens", True),
+        ("secret_max_tokens", True),
+        ("monkey", False),
+        ("url", False),
+        ("max_tokens", False),
+        ("agent_max_output_tokens", False),
+        ("cache_read_tokens", False),
+    ],
 )
 def test_secrets_are_recognised_by_their_names(name, is_secret):
     assert is_secret_name(name) is is_secret

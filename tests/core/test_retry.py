@@ -89,7 +89,7 @@ def test_what_is_accepted(written, expected):
             {
                 ".attempts": (
                     "unknown field; allowed are backoff_seconds, max_attempts, max_backoff_seconds, multiplier, "
-                    "not_on, on"
+                    "not_on, on; did you mean max_attempts?"
                 )
             },
         ),

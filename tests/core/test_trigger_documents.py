@@ -319,6 +319,9 @@ REFUSED = [
     ({"type": "once", "delay_seconds": math.nan}, "delay_seconds", "a number"),
     ({**ONCE, "timezone": "UTC"}, "timezone", "unknown field"),
     ({**ONCE, "at": LATER}, "at", "unknown field; allowed are"),
+    ({**ONCE, "zone" * 20: 1}, ("zone" * 20)[:60], "type"),
+    ({**INTERVAL, "start_at": LATER}, "start_at", "type; did you mean start_at_utc?"),
+    ({**INTERVAL, "evry_seconds": 5}, "evry_seconds", "type; did you mean every_seconds?"),
     # interval
     ({"type": "interval"}, "every_seconds", "required"),
     ({**INTERVAL, "every_seconds": 0}, "every_seconds", "0.001"),

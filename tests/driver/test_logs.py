@@ -1,6 +1,7 @@
 """What is logged for those who do not look into the store."""
 
 import logging
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -140,8 +141,20 @@ def test_a_failed_run_is_shown_with_its_attempt_and_what_follows(kit, caplog):
     assert first.endswith("ValueError: on purpose")
     assert second.startswith(
         "fragile: the run of 2030-05-01T00:00:00Z failed, attempt 2 of 2;"
-        f" `noonmark schedule explain {occurrence.id}` says more\nTraceback"
+        f' `scheduler.explain("{occurrence.id}")` says more\nTraceback'
     )
+
+
+def test_a_failure_of_a_program_names_the_command_that_finds_its_store(caplog, tmp_path):
+    with closing(Scheduler(f"sqlite:///{tmp_path}/my jobs.db")) as scheduler:
+        job = scheduler.schedule(fail, name="fragile", trigger=IntervalTrigger(3_600), pause_on_failure=1)
+        with pytest.raises(ValueError, match="on purpose"):
+            scheduler.run_now(job)
+        [failure], [pause] = said(caplog, logging.ERROR), said(caplog, logging.WARNING)
+        [occurrence] = scheduler.occurrences(job)
+    store = f"--store 'sqlite:///{tmp_path}/my jobs.db'"
+    assert f"; `noonmark schedule explain {occurrence.id} {store}` says more\n" in failure
+    assert pause.endswith(f"; `noonmark schedule resume {job} {store}` resumes it")
 
 
 def test_a_failure_that_noonmark_decided_on_says_why_and_repeats_nothing_else(caplog):

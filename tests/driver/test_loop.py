@@ -1,6 +1,7 @@
 """The loop on a real clock: it wakes, waits, recovers and stops. Tests wait for what happens, never for a while."""
 
 import asyncio
+import logging
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -565,7 +566,9 @@ def test_a_lease_is_renewed_so_early_that_one_attempt_may_fail(monkeypatch):
     asyncio.run(story())
 
 
-def test_what_has_not_ended_in_the_grace_period_is_handed_back():
+def test_what_has_not_ended_in_the_grace_period_is_handed_back(caplog):
+    caplog.set_level(logging.INFO, "noonmark.driver")
+
     async def story():
         place = Place(lookahead=HOUR)
         schedule = place.create()
@@ -579,6 +582,7 @@ def test_what_has_not_ended_in_the_grace_period_is_handed_back():
         assert place.row(occurrence).phase is Phase.PENDING
         assert place.row(soon).phase is Phase.PENDING
         assert place.sink.told[-1] == driver_events.NodeStopped("node-a", 1)
+        assert "stopping: waiting up to 0.05 s for 1 run to end" in caplog.messages
 
     asyncio.run(story())
 

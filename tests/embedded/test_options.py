@@ -1,5 +1,6 @@
 """Options as documents and as typed values, and the rare ones: they reach the schedule and take effect."""
 
+import re
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -69,7 +70,7 @@ def test_a_job_that_fails_again_and_again_is_paused(kit, caplog):
     assert phases(kit.scheduler, job) == ["failed"] * 3
     [line] = [record for record in caplog.records if " is paused: " in record.getMessage()]
     reason = "pause_on_failure is 3, and 3 in a row did not complete"
-    assert line.getMessage().endswith(f" is paused: {reason}; `noonmark schedule resume {job}` resumes it")
+    assert line.getMessage().endswith(f' is paused: {reason}; `scheduler.resume("{job}")` resumes it')
     assert line.levelname == "WARNING"
 
 
@@ -250,6 +251,20 @@ def test_a_time_in_place_of_a_trigger_is_refused_with_what_to_write(kit, trigger
 def test_an_invalid_option_is_a_mistake_of_the_programmer(kit):
     with pytest.raises(TypeError, match="unknown option 'colour' of a schedule"):
         kit.scheduler.schedule(fail, colour="red")
+
+
+@pytest.mark.parametrize(
+    ("options", "trigger"),
+    [
+        ({"seconds": 5}, "IntervalTrigger(seconds=..)"),
+        ({"hour": 9, "minute": 0}, 'CronTrigger("0 9 * * *")'),
+        ({"timezone": "Europe/Stockholm"}, 'timezone="Europe/Stockholm"'),
+        ({"run_date": START}, "OnceTrigger(at)"),
+    ],
+)
+def test_an_option_that_belongs_to_a_trigger_is_refused_with_the_trigger(kit, options, trigger):
+    with pytest.raises(TypeError, match=f"it belongs to a trigger: trigger=.*{re.escape(trigger)}"):
+        kit.scheduler.schedule(fail, "interval", **options)
 
 
 def test_a_retry_that_a_clock_which_stands_still_never_reaches_is_not_waited_for(kit):

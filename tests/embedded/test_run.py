@@ -41,7 +41,7 @@ def test_a_signal_ends_it_when_the_runs_have_ended(number):
     assert scheduler._runners.running is None
 
 
-def test_a_second_signal_hands_back_what_still_runs(number):
+def test_a_second_signal_hands_back_what_still_runs(number, caplog):
     scheduler, gate = Scheduler(), Gate()
     job = scheduler.schedule(gate)
 
@@ -57,6 +57,7 @@ def test_a_second_signal_hands_back_what_still_runs(number):
     scheduler.run()
     helper.join(SOON)
     assert (gate.runs, status(scheduler, job)) == (1, "pending")
+    assert "stopping: waiting for 1 run to end; a second signal hands it back" in caplog.messages
     gate.opened.set()
 
 
@@ -83,7 +84,7 @@ def test_it_needs_the_main_thread():
     assert scheduler._runners.running is None
 
 
-def test_an_async_program_does_the_same():
+def test_an_async_program_does_the_same(caplog):
     ran = []
 
     async def main():
@@ -102,3 +103,4 @@ def test_an_async_program_does_the_same():
 
     asyncio.run(main())
     assert ran == ["done"]
+    assert "stopping: waiting for 1 run to end; a second signal hands it back" in caplog.messages

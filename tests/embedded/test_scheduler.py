@@ -364,7 +364,7 @@ class TestRunning:
         [record] = [one for one in caplog.records if one.name == "noonmark.jobs"]
         assert record.levelname == "ERROR"
         assert record.getMessage().startswith("breakfast: the run of ")
-        assert " failed, attempt 1 of 1; `noonmark schedule explain " in record.getMessage()
+        assert " failed, attempt 1 of 1; `scheduler.explain(" in record.getMessage()
         assert "ValueError: the toast" in record.getMessage()
 
     def test_arguments_that_the_function_cannot_take_are_refused_at_once(self, scheduler):

@@ -91,7 +91,7 @@ def test_in_a_pipe_it_prints_what_happens_and_why(start):
 def test_it_ends_when_its_time_is_up(folder):
     done = in_pipe(*COMMAND, DEMO_FOLDER=folder, DEMO_SECONDS="1")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "What became of it:" in done.stdout
+    assert "Outcomes:" in done.stdout
 
 
 def test_killed_and_started_again_it_goes_on_and_says_what_it_missed(start):
@@ -107,7 +107,7 @@ def test_killed_and_started_again_it_goes_on_and_says_what_it_missed(start):
     again.until(r" tick +misfired +\d+ fires? missed", r" tick +completed")
     assert again.end(signal.SIGINT) == (0, "")
     assert "10 jobs in sqlite:///" in again.shown
-    assert "The jobs were last run at " in again.shown
+    assert "The jobs last ran at " in again.shown
 
 
 def test_in_a_terminal_it_draws_a_board(tmp_path, monkeypatch):
@@ -122,6 +122,6 @@ def test_in_a_terminal_it_draws_a_board(tmp_path, monkeypatch):
         "in a browser",
         "Every second",
         "order_placed",
-        "What became",
+        "Outcomes:",
     ):
         assert words in shown

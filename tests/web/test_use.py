@@ -175,6 +175,30 @@ def test_a_long_id_is_not_drawn_over_the_time_beside_it(browser, tmp_path):
         assert name.evaluate("span => span.scrollWidth <= span.clientWidth")
 
 
+def test_fires_within_a_minute_are_told_apart(visit, server):
+    often = {"type": "interval", "every_seconds": 2, "start_at_utc": "2999-01-01T00:00:00Z"}
+    answer = server.ask("POST", "/schedules", {"trigger": often, "target": {"target_kind": "event", "event_type": "x"}})
+    page = visit.open(f"#/schedules/{answer.json['schedule_id']}")
+    fires = page.locator("ol.fires li").all_inner_texts()
+    assert [re.search(r"\d\d:\d\d:(\d\d)", one)[1] for one in fires] == ["00", "02", "04", "06", "08"]
+
+
+def test_a_length_of_time_is_shown_as_it_was_declared(browser, tmp_path):
+    with serving(tmp_path) as server, visiting(browser, server.url) as visit:
+        for name, seconds in (("two", 2), ("longer", 3_601), ("part", 1.25)):
+            trigger = {"type": "interval", "every_seconds": seconds, "start_at_utc": "2999-01-01T00:00:00Z"}
+            document = {"schedule_id": name, "trigger": trigger, "target": {"target_kind": "event", "event_type": "x"}}
+            assert server.ask("POST", "/schedules", document).status == 201
+        visit.open("#/schedules")
+        assert [one for one in ("every 2 s", "every 1 h 1 s", "every 1.25 s") if one not in visit.text()] == []
+
+
+def test_an_unknown_schedule_is_named_in_a_plain_sentence(visit):
+    visit.forgive("status of 404")
+    visit.page.goto(f"{visit.url}/ui#/schedules/nope")
+    visit.page.get_by_role("alert").get_by_text("There is no schedule 'nope'.", exact=True).wait_for()
+
+
 def test_one_switch_chooses_the_zone_of_all_times(browser, server):
     with visiting(browser, server.url, timezone_id="America/New_York") as visit:
         daily = {"type": "cron", "expression": "30 2 * * *", "timezone": "Asia/Kolkata"}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.inputs import MAX_BYTES, parse_json, read_bytes
 from noonmark.core.changes import Desired, owner_name
+from noonmark.core.documents import unknown_field
 from noonmark.core.errors import InvalidSchedule, NotFound, Problem, refusal
 from noonmark.core.json_values import key_path, shown
 from noonmark.core.redaction import Redactor, is_secret_name, redact
@@ -197,7 +198,7 @@ def _read(
     if not isinstance(value, dict):
         return [Problem(name, f"must be an object with {', '.join(FIELDS)}, not {shown(value)}")]
     problems: list[tuple[str, str]] = [
-        (key_path(each), f"unknown field; allowed are {', '.join(FIELDS)}") for each in value if each not in FIELDS
+        (key_path(each), unknown_field(each, FIELDS)) for each in value if each not in FIELDS
     ]
     variables = _Variables(environment)
     filled: dict[str, Any] = variables.fill(value, "")
@@ -208,7 +209,8 @@ def _read(
         problems += _add_workflows(files, name, filled["workflows"], lines)
         schedules = filled.get("schedules", [])
     if not isinstance(schedules, list):
-        problems.append(("schedules", f"must be an array of schedule documents, not {shown(schedules)}"))
+        given = "" if schedules is None else f", not {shown(schedules)}"
+        problems.append(("schedules", f"must be an array of schedule documents{given}"))
         schedules = []
     if not isinstance(defaults, dict | None):
         problems.append(("defaults", f"must be an object, not {shown(defaults)}"))

@@ -213,7 +213,7 @@ def read_answer(request: Request[T], outcome: Outcome) -> T:
         raise _unreachable(request, outcome) from outcome
     document = _document(outcome)
     if not outcome.is_success:
-        raise _refused(outcome, document)
+        raise _misplaced(request, outcome, document) or _refused(outcome, document)
     try:
         return request.read(document)
     except NoonmarkError:  # some of them are ValueErrors too
@@ -254,6 +254,19 @@ def _document(response: httpx2.Response) -> Any:
         return json.loads(response.content)
     except (ValueError, RecursionError):
         return None
+
+
+MISPLACED = frozenset({"not_found", "method_not_allowed"})
+"""What a server answers where no operation is, without a field."""
+
+
+def _misplaced(request: Request[Any], response: httpx2.Response, document: object) -> NoonmarkError | None:
+    """The error of a base URL that leads to another part of a server, such as its web page; None if it does not."""
+    is_below = response.url.path != request.http.path.partition("?")[0]
+    if not is_below or not isinstance(document, dict) or document.get("code") not in MISPLACED or "field" in document:
+        return None
+    server = f"{response.url.scheme}://{response.url.netloc.decode('ascii')}"
+    return error_of(document["code"], f"{response.url.copy_with(query=None)} is not part of the API; use {server}")
 
 
 def _refused(response: httpx2.Response, document: object) -> NoonmarkError:

@@ -32,6 +32,9 @@ T = TypeVar("T")
 E = TypeVar("E", bound=str)
 
 UNKNOWN_FIELD = "unknown field; allowed are "
+SUGGESTION = "; did you mean "
+MAX_MISSPELT = 40
+"""No field is meant by a longer name."""
 MAX_UNKNOWN = 20
 """How many unknown fields of one object are named in an error."""
 
@@ -236,10 +239,24 @@ class Reader:
             self.problem("", f"has {len(unknown):,} unknown fields; allowed are {', '.join(sorted(known_names))}")
             return
         for name in unknown[:MAX_UNKNOWN]:
-            self.problem(key_path(name), f"{UNKNOWN_FIELD}{', '.join(sorted(known_names))}")
+            # Not for all of them: a document may consist of fields that are almost right.
+            may_be_meant = name if len(self.problems) < MAX_UNKNOWN else None
+            self.problem(key_path(name), unknown_field(may_be_meant, known_names))
         more = len(unknown) - MAX_UNKNOWN
         if more > 0:
             self.problem("", f"has {more:,} more unknown fields")
+
+
+def unknown_field(name: object, allowed: Iterable[str]) -> str:
+    """Refuse a field that an object does not have: name those that it has, and one that may be meant."""
+    names = sorted(allowed)
+    close: list[str] = []
+    if isinstance(name, str) and len(name) <= MAX_MISSPELT:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for those who need the hint
+
+        longer = [one for one in names if one.startswith(f"{name}_")]
+        close = longer[:1] or get_close_matches(name, names, n=1, cutoff=0.7)
+    return f"{UNKNOWN_FIELD}{', '.join(names)}{''.join(f'{SUGGESTION}{one}?' for one in close)}"
 
 
 def one_of(value: object, allowed: Mapping[str, E]) -> E:

@@ -196,7 +196,7 @@ def log_summary(kind: str, run: Run, reason: Reason, own_words: str | None = Non
     return f" ({reason})"
 
 
-def failure_line(
+def failure_line(  # noqa: PLR0913 - each is a part of the line
     schedule: Schedule,
     occurrence: Occurrence,
     run: Run,
@@ -204,12 +204,13 @@ def failure_line(
     *,
     retry_at: Micros | None,
     own_words: str | None = None,
+    reach: str | None = "",
 ) -> str:
     """The line about a run that did not complete: which one, how it ended, and what follows or where to read more."""
     declaration = schedule.declaration
     nominal, allowed = to_text(occurrence.nominal), declaration.retry_policy.max_attempts
     then = "" if retry_at is None else f", retry at {to_text(retry_at)}"
-    more = f"; {more_about(occurrence.id)}" if retry_at is None else ""
+    more = f"; {more_about(occurrence.id, reach)}" if retry_at is None else ""
     summary = log_summary(declaration.target.kind, run, reason, own_words)
     first, newline, traceback = summary.partition("\n")
     return (
@@ -229,27 +230,33 @@ def is_unpinged(kind: str, reason: Reason | None) -> bool:
     return kind == PINGED and reason is Reason.COMPLETION_TIMED_OUT
 
 
-def pause_line(schedule: Schedule, run: Run) -> str | None:
+def pause_line(schedule: Schedule, run: Run, reach: str | None = "") -> str | None:
     """The line about a schedule that Noonmark paused because of a run; None if it did not."""
     pause = schedule.pause
     if pause is None or pause.by != BY_ITSELF or run.ended is None or pause.at < run.ended:
         return None
-    return _paused(schedule, pause.reason)
+    return _paused(schedule, pause.reason, reach)
 
 
-def runaway_line(schedule: Schedule, breach: Breach) -> str:
+def runaway_line(schedule: Schedule, breach: Breach, reach: str | None = "") -> str:
     """The line about a schedule that has broken a rule of the runaway guard."""
-    return _paused(schedule, breach.text)
+    return _paused(schedule, breach.text, reach)
 
 
-def _paused(schedule: Schedule, why: str | None) -> str:
-    resume = f"`noonmark schedule resume {schedule.schedule_id}` resumes it"
+def _paused(schedule: Schedule, why: str | None, reach: str | None) -> str:
+    resume = f"{_call('resume', schedule.schedule_id, reach)} resumes it"
     return f"{log_name(schedule)} is paused: {why}; {resume}"
 
 
-def more_about(some_id: str) -> str:
-    """Where to read more about a schedule or an occurrence."""
-    return f"`noonmark schedule explain {some_id}` says more"
+def more_about(some_id: str, reach: str | None = "") -> str:
+    """Where to read more about a schedule or an occurrence; `reach` is as in `Runtime`."""
+    return f"{_call('explain', some_id, reach)} says more"
+
+
+def _call(verb: str, some_id: str, reach: str | None) -> str:
+    if reach is None:
+        return f'`scheduler.{verb}("{some_id}")`'
+    return f"`noonmark schedule {verb} {some_id}{reach and f' --store {reach}'}`"
 
 
 def log_name(schedule: Schedule) -> str:

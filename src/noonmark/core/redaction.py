@@ -35,6 +35,8 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL
 _SECRET = r"(?:passw(?:or)?d|passphrase|secret|token|credential|authorization|cookie|api_?key|(?<![a-z])key)"  # noqa: S105 - their names
 # Every repetition is bounded, so that matching takes linear time.
 _NAME = re.compile(_SECRET, re.IGNORECASE)
+_COUNT = re.compile(r"(?:^|_)(?:max|input|output|total|history|read|write)_tokens$")
+"""The end of a name that counts the tokens of a model, such as `max_tokens`."""
 _IN_URL = re.compile(r"(://[^\s/?#@:]{0,128}:)[^\s\"'<>]{0,256}@")
 _OPTION = re.compile(rf"([?&\s;][\w.-]{{0,40}}{_SECRET}[\w.-]{{0,20}}=)[^&\s;\"']{{1,1000}}", re.IGNORECASE)
 _API_KEY = re.compile(r"(nm_live_[0-9a-z]{6}_)[0-9A-Za-z]{20,100}")
@@ -132,7 +134,7 @@ def _without_backslashes(text: str) -> str:
 @lru_cache(maxsize=1_000)
 def is_secret_name(name: str) -> bool:
     """Whether a value of this name is a secret."""
-    return _NAME.search(name) is not None
+    return _NAME.search(_COUNT.sub("", name)) is not None
 
 
 def redact(text: str) -> str:

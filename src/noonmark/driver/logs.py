@@ -40,7 +40,7 @@ QUIET = frozenset({Outcome.COMPLETED, Outcome.LEASE_LOST, Outcome.SUSPENDED, Out
 FAILED = frozenset({Phase.FAILED, Phase.TIMED_OUT, Phase.DELIVERY_FAILED})
 
 
-def ended(schedule: Schedule, row: Occurrence) -> None:
+def ended(schedule: Schedule, row: Occurrence, *, reach: str | None = "") -> None:
     """An occurrence ended undelivered: info if skipped or cancelled as declared, an error if failed, else a warning."""
     was_asked_for = row.phase in (Phase.SKIPPED, Phase.CANCELLED) and not row.missed_count
     level = logging.INFO if was_asked_for else logging.ERROR if row.phase in FAILED else logging.WARNING
@@ -49,14 +49,16 @@ def ended(schedule: Schedule, row: Occurrence) -> None:
     first, last = to_text(row.missed_first or row.nominal), to_text(row.missed_last or row.nominal)
     when = f"the fire of {first}" if first == last else f"{row.missed_count:,} fires, {first} to {last},"
     why = "" if row.reason is None else reason_sentence(row.reason, row.detail)
-    more = f" {more_about(row.id)}" if row.phase in FAILED else ""
+    more = f" {more_about(row.id, reach)}" if row.phase in FAILED else ""
     logger.log(level, "%s: %s ended as %s. %s%s", log_name(schedule), when, row.phase, why, more, extra=_ids(row))
 
 
-def skipped(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros) -> None:
+def skipped(
+    warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros, reach: str | None = ""
+) -> None:
     """An occurrence was skipped because an earlier one has not ended: a warning per schedule and hour, else info."""
     if not _is_first(warned, schedule, now=now):
-        ended(schedule, row)
+        ended(schedule, row, reach=reach)
         return
     earlier = (kept_facts(row) or {}).get("in_flight")
     logger.warning(
@@ -65,12 +67,14 @@ def skipped(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, n
         log_name(schedule),
         to_text(row.nominal),
         "" if earlier is None else f" ({earlier})",
-        more_about(row.id),
+        more_about(row.id, reach),
         extra=_ids(row),
     )
 
 
-def unserved(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros) -> None:
+def unserved(
+    warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, now: Micros, reach: str | None = ""
+) -> None:
     """No live node serves the target of a schedule: one warning per schedule and hour."""
     if not _is_first(warned, schedule, now=now):
         return
@@ -80,7 +84,7 @@ def unserved(warned: dict[str, Micros], schedule: Schedule, row: Occurrence, *, 
         row.route,
         to_text(row.nominal),
         row.phase,
-        more_about(row.id if is_hidden(row.schedule_id) else row.schedule_id),
+        more_about(row.id if is_hidden(row.schedule_id) else row.schedule_id, reach),
         extra=_ids(row),
     )
 
@@ -111,7 +115,7 @@ def completed(runs: Sequence[tuple[Schedule, Settlement]]) -> None:
         )
 
 
-def failed(schedule: Schedule, settlement: Settlement) -> None:
+def failed(schedule: Schedule, settlement: Settlement, *, reach: str | None = "") -> None:
     """A run did not complete: a warning if it is retried, else an error. Nothing if it did, or was cancelled."""
     run, phase = settlement.run, settlement.phase
     if phase in (Phase.COMPLETED, Phase.AWAITING_COMPLETION) or run.outcome in QUIET:
@@ -123,17 +127,24 @@ def failed(schedule: Schedule, settlement: Settlement) -> None:
         settlement.reason,
         retry_at=settlement.retry_at,
         own_words=settlement.own_words,
+        reach=reach,
     )
     level = logging.ERROR if settlement.retry_at is None else logging.WARNING
     jobs.log(level, "%s", line, extra=_ids(settlement.occurrence) | {"run_id": run.id})
 
 
-def paused(schedule: Schedule, settlement: Settlement) -> bool:
+def paused(schedule: Schedule, settlement: Settlement, *, reach: str | None = "") -> bool:
     """A schedule was paused because of its last run; nothing if it was not, or not for that. Returns whether it was."""
-    line = pause_line(schedule, settlement.run)
+    line = pause_line(schedule, settlement.run, reach)
     if line is not None:
         logger.warning("%s", line, extra={"schedule_id": schedule.schedule_id})
     return line is not None
+
+
+def stopping(count: int, grace: Micros | None) -> None:
+    """A node stops, and waits for its runs: up to the grace period, or until they end."""
+    limit = "" if grace is None else f" up to {micros_to_seconds(grace):g} s"
+    logger.info("stopping: waiting%s for %s to end", limit, "1 run" if count == 1 else f"{count:,} runs")
 
 
 def leader(node: str, leads: str | None, term: int) -> None:
@@ -160,9 +171,9 @@ def rate(schedule: Schedule, alert: RateAlert) -> None:
     logger.warning("%s", rate_line(schedule, alert), extra={"schedule_id": schedule.schedule_id})
 
 
-def runaway(schedule: Schedule, breach: Breach) -> None:
+def runaway(schedule: Schedule, breach: Breach, *, reach: str | None = "") -> None:
     """A schedule has broken a rule of the runaway guard."""
-    logger.warning("%s", runaway_line(schedule, breach), extra={"schedule_id": schedule.schedule_id})
+    logger.warning("%s", runaway_line(schedule, breach, reach), extra={"schedule_id": schedule.schedule_id})
 
 
 def lost(node: str, seen: Micros) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from noonmark.core.errors import NoonmarkError
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.settlement import RunInProgress
+from noonmark.driver import logs
 from noonmark.driver.driver import Driver
 from noonmark.driver.interpreter_settings import driver_settings
 from noonmark.driver.steps.settle import LAST_CALL, is_deferrable, until_ended
@@ -267,6 +268,8 @@ class Loop:
             await self._drain.wait(FIRST_RETRY)
         await self._try(self.driver.release)
         handed_back = self.driver.withdraw()
+        if node.deliveries and self._grace != 0:
+            logs.stopping(len(node.deliveries), self._grace)
         self._settle.set()
         began = node.store_clock.monotonic()
         await until_ended(

@@ -447,6 +447,8 @@ class AsyncScheduler:
             while self._inner._runners.running is not None and not is_signalled.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(is_signalled.wait(), POLL_SECONDS)
+            if is_signalled.is_set():
+                self._inner._runners.log_waiting()
             await self.stop()
         finally:
             for number in STOP_SIGNALS:

@@ -15,6 +15,7 @@ from noonmark.core.policies.limits import Concurrency, Dependency
 from noonmark.core.policies.options import RETRY_RULE, Policy, Retry, as_document, seconds_of
 from noonmark.core.targets import TargetKind
 from noonmark.core.triggers import Trigger
+from noonmark.core.triggers.interval import UNITS
 from noonmark.embedded.jobs import Job
 from noonmark.embedded.references import check_name
 from noonmark.operations.schedules import at_default
@@ -156,11 +157,24 @@ class Options(FunctionOptions, total=False):
     depends_on: Sequence[Upstream] | None
 
 
+OF_TRIGGERS = {
+    **{unit: f"IntervalTrigger({unit}=..)" for unit in UNITS},
+    **dict.fromkeys(("second", "minute", "hour", "day", "day_of_week", "month"), 'CronTrigger("0 9 * * *")'),
+    **dict.fromkeys(("timezone", "dst"), 'CronTrigger("0 9 * * *", timezone="Europe/Stockholm")'),
+    **dict.fromkeys(("start_at", "end_at"), "IntervalTrigger(300, start_at=.., end_at=..)"),
+    **dict.fromkeys(("at", "run_at", "run_date"), "OnceTrigger(at)"),
+}
+"""What takes these instead of `schedule`, and those of other schedulers."""
+
+
 def check_options(
     options: Mapping[str, Any], similar: Iterable[str] = (), known: frozenset[str] = Options.__optional_keys__
 ) -> None:
     """Refuse an unknown option as a call with a wrong keyword would; `similar` are more names for the hint."""
     unknown = [option for option in options if option not in known]
+    if unknown and not similar and unknown[0] in OF_TRIGGERS:
+        hint = f"it belongs to a trigger: trigger={OF_TRIGGERS[unknown[0]]}"
+        raise TypeError(f"unknown option {unknown[0]!r} of a schedule; {hint}")
     if unknown:
         from difflib import get_close_matches  # noqa: PLC0415 - only for the hint
 

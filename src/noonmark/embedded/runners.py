@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import logging
 import os
 import sys
 import threading
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from noonmark.ports.runtime import Runtime
 
     T = TypeVar("T")
+
+logger = logging.getLogger("noonmark.driver")
 
 
 class _Runner(Protocol):
@@ -343,6 +346,13 @@ class RunnerPool:
             runner.wait(INTERRUPT_SECONDS)
             raise
         unregister_exit(runner)
+
+    def log_waiting(self) -> None:
+        """Log what a stop by a signal waits for, and what ends the wait; nothing if nothing runs."""
+        count = sum(len(runner.loop.driver.node.deliveries) for runner in self.alive)
+        if count:
+            runs, them = ("1 run", "it") if count == 1 else (f"{count:,} runs", "them")
+            logger.warning("stopping: waiting for %s to end; a second signal hands %s back", runs, them)
 
     def drain(self) -> Runner | None:
         """Drain the current runner: it starts nothing more, and ends when its runs have ended. Returns at once.

@@ -30,6 +30,7 @@ from noonmark.wiring import (
     make_store,
     make_target,
     node_name,
+    shell_argument,
     store_url,
     zone_data_version,
 )
@@ -194,6 +195,7 @@ class Scheduler:
             locks=make_node_locks(url, unopened),
             first_call=make_first_call(unopened, self._agents),
             has_remote_host=self._agents is None or self._agents.remote_url is not None,
+            reach=shell_argument(url),
         )
         self._declarations = Declarations(
             unopened, self._functions, self._clock, timing.lookahead, self._zone, _model_check(self._agents)
@@ -767,6 +769,8 @@ class Scheduler:
             while self._runners.running is not None and not received:
                 with suppress(Empty):
                     signals.get(timeout=POLL_SECONDS)
+            if received:
+                self._runners.log_waiting()
             self.stop()
         except KeyboardInterrupt:
             self.stop(wait=False)

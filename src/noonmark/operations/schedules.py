@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import schedule_session
 from noonmark.core.agents.turns import agent_target
-from noonmark.core.documents import Reader, present
+from noonmark.core.documents import Reader, present, unknown_field
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotAllowed, NotFound
 from noonmark.core.ids import default_id
 from noonmark.core.instants import DAY, from_micros
@@ -111,7 +111,8 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
     if plan is None:
         existing = service.store.find_uid(uid)
         if existing is None:
-            raise Conflict(f"there is a schedule {schedule.schedule_id!r} already", field="schedule_id")
+            message = f"there is a schedule {schedule.schedule_id!r} already; choose another id, or update that one"
+            raise Conflict(message, field="schedule_id")
         return with_ping_url(service, existing.schedule, document_of(service, existing, now=now))
     return with_ping_url(service, schedule, _created(service, plan))
 
@@ -290,7 +291,7 @@ def check_changes(changes: Mapping[str, Any]) -> None:
     _check_writable(changes)
     allowed = ScheduleFields.fields()
     if unknown := [name for name in changes if name not in allowed]:
-        raise InvalidSchedule(f"unknown field; allowed are {', '.join(allowed)}", field=unknown[0])
+        raise InvalidSchedule(unknown_field(unknown[0], allowed), field=unknown[0])
 
 
 def changed(declared: Declaration, changes: Mapping[str, Any]) -> dict[str, Any]:

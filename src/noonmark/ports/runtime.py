@@ -123,5 +123,8 @@ class Runtime:
     """What admission reserves for the first call of an agent's model; None where nothing is reserved."""
     locks: NodeLocks | None = None
     """How nodes of this machine see that another is gone; without them, leases alone decide."""
+    reach: str | None = ""
+    """The store that commands in log lines name, for a shell; empty where they ask a server, None if only this program
+    has the store."""
     has_remote_host: bool = True
     """Whether targets that ask for the remote agent host find one; without agents, the node is given none of them."""

@@ -169,6 +169,15 @@ def test_a_bad_file_is_refused_as_a_whole(files, text, errors):
     assert not (files.folder / "files.db").exists()
 
 
+def test_a_file_of_something_else_is_refused_in_plain_words(files):
+    path = files.write("schedule: []")
+    names = "defaults, managed_by, schedules, workflows; did you mean schedules?"
+    assert files.call("apply", "-f", path).errors == [
+        f"{path}:1: schedule: unknown field; allowed are {names}",
+        f"{path}:1: schedules: must be an array of schedule documents",
+    ]
+
+
 def test_files_that_cannot_be_read_are_named(files):
     assert files.call("apply", "-f", "nowhere.yaml").errors == ["nowhere.yaml: no such file"]
     assert files.call("diff", "-f", files.write("x", "a.txt")).code == 2

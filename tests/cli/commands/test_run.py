@@ -2,13 +2,14 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 
 from noonmark.cli.commands.run import _outcome, _wait_for_occurrence, _written_before, print_output
 from noonmark.cli.options import Connection
 from noonmark.cli.remote import connect
-from tests.cli.runner import NEVER, call, create_report
+from tests.cli.runner import NEVER, Cli, call, create_report
 from tests.cli.terminal import NOONMARK, in_pipe, in_terminal
 from tests.embedded.waiting import eventually
 
@@ -85,6 +86,16 @@ class Impatient:
         if name == "occurrence/get" and answer["phase"] == "pending":
             self._remote.call("occurrence/cancel", arguments)
         return answer
+
+
+def test_run_now_says_that_no_node_takes_it_up(tmp_path):
+    cli = Cli("--store", f"sqlite:///{tmp_path / 'alone.db'}")
+    command = (*NOONMARK, "schedule", "run-now", create_report(cli), "--wait", *cli.connection)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as waiting:
+        try:
+            assert "waits: no node has claimed it; start one" in waiting.stderr.readline()
+        finally:
+            waiting.kill()
 
 
 def test_run_now_says_at_once_that_no_live_node_serves_the_target(cli, node, capsys):
@@ -203,7 +214,7 @@ def test_a_backfill_with_failures_exits_with_1(cli, node):
     assert (done.returncode, done.stdout) == (1, "Backfill b: 1 occurrence: 1 failed.\n")
 
 
-@pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", " seconds: ")])
+@pytest.mark.parametrize(("command", "before"), [("runs", "-1: "), ("explain", "seconds: ")])
 def test_errors_are_on_one_line_on_a_terminal(cli, node, command, before):
     schedule = create_report(cli)
     run(cli, schedule, {"raise": "no \x1b[31mpaper\u202e"}, phase="failed")

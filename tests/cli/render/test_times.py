@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from noonmark.cli.render.times import duration_text, relative_text
+from noonmark.cli.render.times import duration_text, exact_text, relative_text
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,21 @@ def test_durations(seconds, text):
 )
 def test_distances_from_now(distance, text):
     assert relative_text(timedelta(**distance)) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.001, "1 ms"),
+        (0.0125, "12.5 ms"),
+        (1, "1 s"),
+        (1.25, "1.25 s"),
+        (300, "5 min"),
+        (3_600, "1 h"),
+        (3_601, "1 h 1 s"),
+        (90_061.5, "1 d 1 h 1 min 1.5 s"),
+        (3_155_760_000, "36525 d"),
+    ],
+)
+def test_a_declared_duration_is_not_rounded(seconds, text):
+    assert exact_text(seconds) == text

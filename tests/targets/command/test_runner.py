@@ -340,6 +340,11 @@ class TestEnd:
         one = command_assignment("true", after=SECOND // 5)
         assert runner.end_of(runner.start(one)).started >= one.begins
 
+    def test_the_duration_of_a_short_command_includes_its_start(self, runner):
+        done = [runner.run("true") for _ in range(10)]
+        # A fork and an exec take longer than this, also when the end is reported together with the start.
+        assert min(one.ended - one.started for one in done) > 100
+
     def test_queued_command_can_be_withdrawn(self):
         with command_runner() as runner:
             ones = [command_assignment("true", key=n, after=3_600 * SECOND) for n in range(2)]

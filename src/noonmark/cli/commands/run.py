@@ -113,6 +113,8 @@ def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
 
 
 RUN_POLL_SECONDS = 0.25
+UNCLAIMED_SECONDS = 2
+"""A node that is alive claims what is due in less."""
 BACKFILL_POLL_SECONDS = 0.5
 _OCCURRENCE_ID = re.compile(r"occ_[0-9a-f]{32}")
 _RUN_ID = re.compile(r"(occ_[0-9a-f]{32})-[0-9]+")
@@ -164,14 +166,26 @@ def run_now(  # noqa: PLR0913 - one argument per option
 
 
 def _wait_for_occurrence(remote: Remote, occurrence_id: str) -> dict[str, Any]:
-    """Poll an occurrence until it ends; say it at once if no live node serves its target."""
-    arguments, is_said = {"occurrence_id": occurrence_id}, False
+    """Poll an occurrence until it ends; say it if no node takes it up."""
+    arguments, is_said, polls = {"occurrence_id": occurrence_id}, False, 0
     while (occurrence := remote.call("occurrence/get", arguments))["phase"] not in FINAL:
-        if occurrence["waiting_for"] == Reasons.TARGET_MISSING and not is_said:
+        why = _why_it_waits(occurrence, polls * RUN_POLL_SECONDS)
+        if why is not None and not is_said:
             is_said = True
-            print_errors([f"{occurrence_id} waits: {occurrence['why']}"])
+            print_errors([f"{occurrence_id} waits: {why}"])
         threading.Event().wait(RUN_POLL_SECONDS)
+        polls += 1
     return occurrence
+
+
+def _why_it_waits(occurrence: dict[str, Any], seconds: float) -> str | None:
+    """What somebody has to do before an occurrence runs that has been waited for so long; None if nothing is known."""
+    if occurrence["waiting_for"] == Reasons.TARGET_MISSING:
+        return str(occurrence["why"])
+    is_new = occurrence["phase"] == "pending" and not occurrence["attempt"] and occurrence["why"] is None
+    if is_new and seconds >= UNCLAIMED_SECONDS:
+        return "no node has claimed it; start one, such as `noonmark serve`, or the program that has its function"
+    return None
 
 
 def _outcome(occurrence: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.cli.output import one_line, shorten
 from noonmark.cli.render.console import Table, Text, open_console
 from noonmark.cli.render.marks import outcome_marks
-from noonmark.cli.render.times import duration_text, local_times
+from noonmark.cli.render.times import duration_text, exact_text, local_times
 from noonmark.core.ids import shown_name
 
 if TYPE_CHECKING:
@@ -398,7 +398,7 @@ def trigger_summary(schedule: dict[str, Any]) -> str:
 
 _TRIGGER_SUMMARIES: dict[str, Callable[[dict[str, Any]], str]] = {
     "cron": lambda trigger: " | ".join(trigger.get("crons") or [trigger["expression"]]),
-    "interval": lambda trigger: "every " + duration_text(trigger["every_seconds"]),
+    "interval": lambda trigger: "every " + exact_text(trigger["every_seconds"]),
     "event": lambda trigger: "on " + _event_types(trigger["event_type"]) + _filters(trigger.get("filters")),
 }
 

@@ -78,6 +78,20 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds < 60 else relative_text(timedelta(seconds=seconds)).removeprefix("in ")
 
 
+def exact_text(seconds: float) -> str:
+    """A duration as it was declared, not rounded: `1 h 1 s`, `1.25 s`, `250 ms`."""
+    micros = round(seconds * 1_000_000)
+    if micros < 1_000_000:
+        return f"{micros / 1_000:g} ms"
+    parts = []
+    for unit, size in (("d", 86_400_000_000), ("h", 3_600_000_000), ("min", 60_000_000)):
+        count, micros = divmod(micros, size)
+        parts += [f"{count} {unit}"] if count else []
+    if micros:
+        parts.append(f"{micros / 1_000_000:.6f}".rstrip("0").rstrip(".") + " s")
+    return " ".join(parts)
+
+
 def precision_of(fires: Sequence[datetime]) -> str:
     """The precision that all fires need."""
     if any(fire.microsecond % 1_000 for fire in fires):

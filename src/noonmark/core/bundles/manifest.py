@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.bundles.archive import invalid_bundle
 from noonmark.core.bundles.notation import FIELDS, TRIGGER_FIELDS, schedule_document
-from noonmark.core.documents import UNKNOWN_FIELD, Reader, present
+from noonmark.core.documents import SUGGESTION, UNKNOWN_FIELD, Reader, present, unknown_field
 from noonmark.core.errors import InvalidBundle, InvalidSchedule, Problem, TriggerNeverFires
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import identifier, json_copy, json_problem, shown, text_of
@@ -357,8 +357,8 @@ def _in_manifest(problem: Problem) -> str:
     """What is wrong with a schedule; where a field is unknown, with the fields that manifests have."""
     if "." in problem.field or not problem.message.startswith(UNKNOWN_FIELD):
         return problem.message
-    allowed = {*problem.message.removeprefix(UNKNOWN_FIELD).split(", "), *FIELDS}.difference(NOT_IN_MANIFESTS)
-    return f"{UNKNOWN_FIELD}{', '.join(sorted(allowed))}"
+    names = problem.message.removeprefix(UNKNOWN_FIELD).partition(SUGGESTION)[0].split(", ")
+    return unknown_field(problem.field, {*names, *FIELDS}.difference(NOT_IN_MANIFESTS))
 
 
 def _merged(given: object) -> dict[str, Any]:

@@ -75,6 +75,9 @@ def mismatch(condition: EventTrigger | Matcher, event: Event) -> str | None:
 
 
 UNITS = (("day", 86_400), ("hour", 3_600), ("minute", 60))
+MILLISECOND: Micros = 1_000
+ALMOST_A_SECOND: Micros = 999_500
+"""From here on, three digits are a second."""
 
 SPOKEN = {
     ("gap", "after"): "made up for after a gap",
@@ -112,6 +115,13 @@ def duration_words(micros: Micros) -> str:
     if seconds or fraction or not parts:
         parts.append(_counted(f"{seconds + fraction / SECOND:.6f}".rstrip("0").rstrip("."), "second"))
     return " ".join(parts)
+
+
+def took_words(micros: Micros) -> str:
+    """How long something took: `0.04 milliseconds`, `235 milliseconds`, `1.234 seconds`."""
+    if 0 < micros < ALMOST_A_SECOND:
+        return _counted(f"{micros / MILLISECOND:.3g}", "millisecond")
+    return duration_words(max(0, micros) // MILLISECOND * MILLISECOND)
 
 
 def _counted(count: str, unit: str) -> str:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 from noonmark.core.agents.turns import agent_target, session_of
-from noonmark.core.describe.words import duration_words, instant_words
+from noonmark.core.describe.words import duration_words, instant_words, took_words
 from noonmark.core.engine import workflow_id
 from noonmark.core.instants import MIN_INSTANT
 from noonmark.core.interruption import (
@@ -160,8 +160,12 @@ def _short(reason: Reason) -> Callable[[Case], str]:
 
 
 def _unserved(case: Case) -> str:
-    """That no live node serves the target. The hint is in brackets: it may be a question, and the sentence goes on."""
-    said, separator, hint = (case.unserved or "").partition("; ")
+    return unserved_clause(case.unserved or "")
+
+
+def unserved_clause(words: str) -> str:
+    """That no live node serves the target, with the hint in brackets: it may be a question within a sentence."""
+    said, separator, hint = words.partition("; ")
     return f"{said} ({hint})" if separator else said
 
 
@@ -376,7 +380,7 @@ def _succeeded(case: Case) -> str:
     if not case.runs or case.runs[-1].ended is None:
         return f"{caught_up}{plain(Reason.SUCCEEDED)}"
     last = case.runs[-1]
-    took = duration_words(max(0, case.runs[-1].ended - last.started))
+    took = took_words(case.runs[-1].ended - last.started)
     tries = "" if case.occurrence.attempt <= 1 else f" (attempt {attempts(case)})"
     return f"{caught_up}{node(last.node)} started it at {instant_words(last.started)}, and it took {took}{tries}"
 

@@ -7,7 +7,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import duration_words, instant_words, words
-from noonmark.core.explain.clauses import CLAUSES, attempts, halted, listed, node, pause_words, plain, rate_words
+from noonmark.core.explain.clauses import (
+    CLAUSES,
+    attempts,
+    halted,
+    listed,
+    node,
+    pause_words,
+    plain,
+    rate_words,
+    unserved_clause,
+)
 from noonmark.core.explain.deciding_rule import Case, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
@@ -168,8 +178,10 @@ def explain_latest(  # noqa: PLR0913 - likewise
     which = f"`{row.id}`, {OF[kind_of(row.origin)]} {instant_words(row.nominal)}"
     summary = explanation.summary[0].lower() + explanation.summary[1:].removesuffix(".")
     after = _after(schedule) if next_run is None else _next(schedule, max(now, row.due), next_run)
+    will_wait = row.phase in FINAL and next_run is not None
+    at_present = f"; at present, {unserved_clause(unserved)}" if unserved is not None and will_wait else ""
     rate = rate_words(rate_window)
-    return replace(explanation, summary=f"About its last occurrence, {which}: {summary}; {after}{rate}.")
+    return replace(explanation, summary=f"About its last occurrence, {which}: {summary}; {after}{at_present}{rate}.")
 
 
 def _has_come(row: Occurrence, now: Micros) -> bool:

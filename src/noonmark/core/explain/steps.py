@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.describe.words import duration_words, instant_words, words
+from noonmark.core.describe.words import instant_words, took_words, words
 from noonmark.core.explain.clock_changes import NOTHING, at_fire
 from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
 from noonmark.core.ids import OriginKind
@@ -63,8 +63,8 @@ def _words(run: Run, reported: Facts) -> str:
     who = f" on node {run.node}" if run.node else ""
     lead = f"Attempt {run.attempt}{who} began at {instant_words(run.started)}"
     if run.ended is None or run.outcome is None:
-        return f"{lead}, and goes on"
-    parts = [f"{lead}, and {ENDED[run.outcome]} after {duration_words(_length(run.started, run.ended))}"]
+        return f"{lead}, and is still running"
+    parts = [f"{lead}, and {ENDED[run.outcome]} after {took_words(run.ended - run.started)}"]
     if run.summary is not None:
         parts.append(run.summary)
     if "status" in reported and str(reported["status"]) not in (run.summary or ""):
@@ -74,12 +74,6 @@ def _words(run: Run, reported: Facts) -> str:
     if reported.get("last_output"):
         parts.append(f"it wrote at last `{reported['last_output']}`")
     return ": ".join([parts[0], "; ".join(parts[1:])]) if parts[1:] else parts[0]
-
-
-def _length(started: Micros, ended: Micros) -> Micros:
-    """How long it took, in milliseconds where it was longer than one."""
-    length = max(0, ended - started)
-    return length if length < 1_000 else length // 1_000 * 1_000
 
 
 def _reported(run: Run, target_kind: str) -> Facts:

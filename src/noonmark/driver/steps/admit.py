@@ -463,14 +463,15 @@ def _not_started(
             return events.Waiting(occurrence)
         case End():
             counts.ended += 1
+            reach = node.runtime.reach
             node.ended(occurrence)
             if decision.breach is not None:
-                logs.runaway(decision.claim.schedule, decision.breach)
+                logs.runaway(decision.claim.schedule, decision.breach, reach=reach)
                 node.report([events.RanAway(occurrence.schedule_id, decision.breach.rule)])
             if occurrence.reason in CROWDED and kind_of(occurrence.origin) is not OriginKind.MANUAL:
-                logs.skipped(node.warned_of_skips, decision.claim.schedule, occurrence, now=node.now)
+                logs.skipped(node.warned_of_skips, decision.claim.schedule, occurrence, now=node.now, reach=reach)
             else:
-                logs.ended(decision.claim.schedule, occurrence)
+                logs.ended(decision.claim.schedule, occurrence, reach=reach)
             return events.Ended(occurrence)
 
 

@@ -145,7 +145,7 @@ async def _guard_spend(node: Node, tenant: str, schedule_id: str) -> bool:
     breach = judge_spend(guard, sum(recent), past, now=now)
     if breach is None or not await node.executor.call(store.change, schedule.uid, _stop_for(breach)):
         return False
-    logs.runaway(schedule, breach)
+    logs.runaway(schedule, breach, reach=node.runtime.reach)
     node.report([RanAway(schedule_id, breach.rule)])
     return True
 
@@ -235,7 +235,7 @@ async def _end_overdue(node: Node) -> int:
         if settled.is_overdue:
             logs.overdue(schedules[settled.occurrence.id], settled.occurrence)
             continue
-        logs.failed(schedules[settled.occurrence.id], settled)
+        logs.failed(schedules[settled.occurrence.id], settled, reach=node.runtime.reach)
         node.ping(schedules[settled.occurrence.id], settled.occurrence, MOMENTS.get(settled.phase))
     node.report(
         [Settled(one.occurrence, one.phase, one.reason, one.run, one.retry_at) for one in ended if not one.is_overdue]
@@ -294,7 +294,7 @@ async def _end_orphans(node: Node) -> int:
     for claim, answer in zip(claims, answers, strict=True):
         if isinstance(answer, Admitted):
             ended.append(answer.occurrence)
-            logs.unserved(node.warned, claim.schedule, answer.occurrence, now=now)
+            logs.unserved(node.warned, claim.schedule, answer.occurrence, now=now, reach=node.runtime.reach)
     node.report([Ended(one) for one in ended])
     done = {one.id for one in ended}
     left = [claim.occurrence for claim in claims if claim.occurrence.id not in done]

@@ -43,9 +43,9 @@ async def plan_once(node: Node) -> PlanReport:
             logs.rate(plan.snapshot.schedule, plan.rate_alert)
         for row in plan.closed if done else ():
             if row.reason is Reason.TARGET_MISSING:
-                logs.unserved(node.warned, plan.snapshot.schedule, row, now=now)
+                logs.unserved(node.warned, plan.snapshot.schedule, row, now=now, reach=node.runtime.reach)
             else:
-                logs.ended(plan.snapshot.schedule, row)
+                logs.ended(plan.snapshot.schedule, row, reach=node.runtime.reach)
     node.report([Planned(one) for one, done in zip(plans, written, strict=True) if done])
     planned = sum(written)
     return PlanReport(planned=planned, outrun=len(plans) - planned, more=len(snapshots) == limit)

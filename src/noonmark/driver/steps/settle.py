@@ -122,7 +122,7 @@ async def _write(node: Node, batch: Sequence[End]) -> SettleReport:
             _notify_end(node, assignment, settlement)
         frees_others = frees_others or _frees_others(assignment, settlement)
         if settlement.phase is not _COMPLETED:
-            logs.failed(assignment.schedule, settlement)
+            logs.failed(assignment.schedule, settlement, reach=node.runtime.reach)
         elif logs_completions:
             completed.append((assignment.schedule, settlement))
         if has_sink:
@@ -161,7 +161,8 @@ async def log_pauses(node: Node, ended: Sequence[Settlement]) -> None:
         if settlement.may_pause:
             with suppress(NoonmarkError):  # the ends are written; only a line is missing
                 stored = await node.executor.call(node.store.find_uid, settlement.occurrence.uid)
-                if stored is not None and logs.paused(stored.schedule, settlement) and not settlement.is_failure:
+                is_paused = stored is not None and logs.paused(stored.schedule, settlement, reach=node.runtime.reach)
+                if is_paused and not settlement.is_failure:
                     node.report([RanAway(settlement.occurrence.schedule_id, RunawayRule.RESULTS)])
 
 

@@ -67,6 +67,8 @@ class CommandProcess:
         self._stop_signal = assignment.signal = StopSignal(channel.wake)
         self._has_begun = False
         """The supervisor was told to start it. Before that nothing has started; after it, the command may have."""
+        self._begun_at: Micros = FOREVER
+        """When the supervisor was told. It reports the start of a short command together with its end."""
         self._pid: int | None = None
         self._is_abandoned = False
         self._start_by = now() + START_LIMIT
@@ -185,8 +187,8 @@ class CommandProcess:
         if "ready" in message:
             return self._begin()
         if "pid" in message:
-            self._pid, self._assignment.started = message["pid"], self._now()
-            self._report_at = self._assignment.started + OUTPUT_INTERVAL
+            self._pid, self._assignment.started = message["pid"], self._begun_at
+            self._report_at = self._now() + OUTPUT_INTERVAL
             return None
         if "error" in message:
             return undeliverable(f"{self._argv[0]!r} could not be started: {message['error']}", now=self._now())
@@ -197,6 +199,7 @@ class CommandProcess:
         """Tell the supervisor to start it, unless it was asked to stop."""
         if (reason := self._assignment.stop_reason) is not None:
             return not_started(self._assignment, reason, now=self._now())
+        self._begun_at = self._now()
         self._has_begun = self._assignment.ends_soon = self._channel.go()
         return None
 

@@ -287,7 +287,13 @@ export function failure(error, again) {
     "div.card.blank",
     { role: "alert" },
     h("h1", null, title),
-    h("p", null, known?.isOffline ? "The page tries again by itself as soon as it is back." : sentence(error)),
+    h(
+      "p",
+      null,
+      known?.isOffline
+        ? "The page tries again by itself as soon as it is back."
+        : sentence(known?.status === 404 ? known.detail : error),
+    ),
     known?.requestId && h("p.dim", null, "Request ", h("code", null, known.requestId)),
     button("Try again", again, { kind: "primary" }),
   );

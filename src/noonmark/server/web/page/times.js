@@ -146,13 +146,31 @@ export function fullText(instant, zone) {
 }
 
 /**
+ * How the fires of one list are written: the day and the time, with seconds where one of them has some.
+ * @param {(number | string)[]} instants
+ * @returns {(instant: number | string, zone: string) => string}
+ */
+export function fireFormat(instants) {
+  const hasSeconds = instants.some((one) => (typeof one === "string" ? Date.parse(one) : one) % MINUTE);
+  return (instant, zone) =>
+    format(instant, zone, {
+      weekday: "short",
+      day: "numeric",
+      month: "short",
+      hour: "2-digit",
+      minute: "2-digit",
+      ...(hasSeconds && { second: "2-digit" }),
+    });
+}
+
+/**
  * A duration: "7 ms", "41 s", "3 m 12 s", "2 h 5 m", "4 d 2 h".
  * @param {number} milliseconds
  */
 export function duration(milliseconds) {
   const ms = Math.max(0, milliseconds);
   if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 10_000) return `${(ms / 1000).toFixed(1)} s`;
+  if (ms < 10_000) return `${(ms / 1000).toFixed(1).replace(/\.0$/, "")} s`;
   const seconds = Math.round(ms / 1000);
   if (seconds < 60) return `${seconds} s`;
   if (ms < HOUR) return joined(Math.floor(seconds / 60), "m", seconds % 60, "s");

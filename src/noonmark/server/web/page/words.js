@@ -1,6 +1,4 @@
 // Schedules in words: triggers and targets in short, policies as sentences.
-import { duration } from "./times.js";
-
 /** @param {any} trigger */
 export function zoneOf(trigger) {
   return trigger?.timezone ?? null;
@@ -57,9 +55,21 @@ export function targetText(target) {
   }
 }
 
-/** @param {number} count */
+/** A length of time as it was declared, not rounded: "1 h 1 s", "1.5 s", "250 ms". @param {number} count */
 export function seconds(count) {
-  return duration(count * 1000);
+  if (count < 1) return `${Math.round(count * 1_000_000) / 1000} ms`;
+  let left = Math.round(count * 1_000_000);
+  const words = [];
+  for (const [unit, size] of /** @type {const} */ ([
+    ["d", 86_400_000_000],
+    ["h", 3_600_000_000],
+    ["m", 60_000_000],
+  ])) {
+    if (left >= size) words.push(`${Math.floor(left / size)} ${unit}`);
+    left %= size;
+  }
+  if (left) words.push(`${left / 1_000_000} s`);
+  return words.join(" ");
 }
 
 const OVERLAP = /** @type {Record<string, (policy: any) => string>} */ ({

@@ -19,7 +19,7 @@ import {
   suggestionsOf,
   valueAt,
 } from "../schedule_fields.js";
-import { DAY, MINE, counting, format, fullText, now } from "../times.js";
+import { DAY, MINE, counting, fireFormat, format, fullText, now } from "../times.js";
 import { policySentences } from "../words.js";
 
 /** @typedef {{field: string, detail: string}} Problem */
@@ -923,16 +923,7 @@ const lane = (name = "", fires, zone = "") => ({
 /** The next fires: in the zone of the schedule, in that of the viewer, and how far away. */
 function times(fires = [0], zone = "") {
   const zones = zone === MINE ? [zone] : [zone, MINE];
-  const seconds = fires.slice(0, LISTED).some((one) => one % 60_000);
-  const wall = (at = 0, one = "") =>
-    format(at, one, {
-      weekday: "short",
-      day: "numeric",
-      month: "short",
-      hour: "2-digit",
-      minute: "2-digit",
-      ...(seconds && { second: "2-digit" }),
-    });
+  const wall = fireFormat(fires.slice(0, LISTED));
   return h(
     "div.table",
     null,
@@ -969,11 +960,7 @@ function times(fires = [0], zone = "") {
 /** @param {any} impact @param {string} zone */
 function impactCard(impact, zone) {
   const at = (/** @type {string} */ one) =>
-    h(
-      "time",
-      { datetime: one, title: fullText(one, zone) },
-      format(one, zone, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" }),
-    );
+    h("time", { datetime: one, title: fullText(one, zone) }, fireFormat([one])(one, zone));
   const counts = [
     [impact.kept, "stay"],
     [impact.moved, "move"],

@@ -21,7 +21,7 @@ import {
   segments,
   sentence,
 } from "../parts.js";
-import { DAY, HOUR, counting, duration, format, fullText, local, now, time, zoneFor } from "../times.js";
+import { DAY, HOUR, counting, duration, fireFormat, fullText, local, now, time, zoneFor } from "../times.js";
 import { policySentences, targetText, triggerText, zoneOf } from "../words.js";
 
 const ZOOMS = /** @type {[string, string][]} */ ([
@@ -79,7 +79,8 @@ export default async function view({ params: [id], query, signal, may, live, set
         : null;
     const explained = await get(`${path}/explain`, {}, signal).catch(() => null);
     const warnings = [...new Set([...(schedule.warnings ?? []), ...(preview?.warnings ?? [])])];
-    const fires = schedule.next_fire_times?.length ? schedule.next_fire_times : [];
+    const fires = (schedule.next_fire_times ?? []).slice(0, 5);
+    const written = fireFormat(fires);
     replace(
       about,
       h(
@@ -94,17 +95,11 @@ export default async function view({ params: [id], query, signal, may, live, set
             ? h(
                 "ol.fires",
                 null,
-                fires.slice(0, 5).map((/** @type {string} */ one) =>
+                fires.map((/** @type {string} */ one) =>
                   h(
                     "li",
                     { title: fullText(one, "UTC") },
-                    format(one, zoneFor(zone), {
-                      weekday: "short",
-                      day: "numeric",
-                      month: "short",
-                      hour: "2-digit",
-                      minute: "2-digit",
-                    }),
+                    written(one, zoneFor(zone)),
                     h("span.dim", null, " ", counting(one, { zone })),
                   ),
                 ),
