@@ -153,9 +153,7 @@ def test_a_null_field_reads_as_an_absent_one():
     assert parse(minimal(**nothing)) == parse(MINIMAL_SCHEDULE)
 
 
-@pytest.mark.parametrize(
-    "field", sorted({*schedule._OTHER_FIELDS, "concurrency_limit", "planning_horizon_occurrences"})
-)
+@pytest.mark.parametrize("field", sorted({*schedule._READ_FIELDS, "concurrency_limit", "planning_horizon_occurrences"}))
 def test_a_field_that_is_skipped_where_it_is_absent_is_read_where_it_is_not(field):
     assert parse(minimal(**{field: None})) == parse(MINIMAL_SCHEDULE)
     problems = refused(minimal(**{field: [-1]})).problems
@@ -717,17 +715,22 @@ def test_a_schedule_of_an_agent_is_paused_after_five_failures_unless_it_says_oth
     assert restore_schedule(declared.to_document() | {"pause_on_failure": None}).pause_on_failure is None
 
 
-# Terms that were read before are remembered.
+# What was read before is remembered.
+
+
+def forget():
+    schedule._policies_read.clear()
+    schedule._targets_read.clear()
 
 
 def without_memory(document):
-    schedule._terms_read.clear()
+    forget()
     return parse(document)
 
 
 @pytest.mark.parametrize("target", FULL_TARGETS.values(), ids=FULL_TARGETS)
 @pytest.mark.parametrize("trigger", [{"type": "event", "event_type": "upload"}, {"type": "once", "delay_seconds": 9}])
-def test_terms_read_a_second_time_are_the_same_under_other_names_and_times(target, trigger):
+def test_what_is_read_a_second_time_is_the_same_under_other_names_and_times(target, trigger):
     document = minimal(target=target, timeout_seconds=30, overlap_policy="queue")
     others = document | {"trigger": trigger, "name": "other", "labels": {"team": "a"}, "description": "another one"}
     fresh = without_memory(others)
@@ -752,7 +755,7 @@ def test_values_that_are_only_equal_are_not_taken_for_each_other():
         assert [type(one) for one in parse(minimal(target=target)).target.args] == [type(target["args"][0])]
 
 
-def test_what_is_wrong_beside_remembered_terms_is_listed_in_full():
+def test_what_is_wrong_beside_what_is_remembered_is_listed_in_full():
     parse(once("2030-01-01T00:00:00Z", name="good"))
     error = refused(once("2020-01-01T00:00:00Z", name=7, labels={"": "x"}))
     assert [problem.field for problem in error.problems] == ["name", "labels.", "trigger.due_at_utc"]
@@ -768,23 +771,40 @@ def test_upstreams_are_compared_with_the_id_each_time():
     assert refused({**document, "schedule_id": "a"}).field == "depends_on"
 
 
+def test_policies_depend_on_the_kind_of_the_target():
+    agent, function = FULL_TARGETS["resumable session"], FULL_TARGETS["function"]
+    assert parse(minimal(target=agent)).pause_on_failure == 5
+    assert parse(minimal(target=function)).pause_on_failure is None
+    assert parse(minimal(target=agent)).pause_on_failure == 5
+
+
+def test_a_request_that_names_an_event_needs_one_each_time():
+    target = {"target_kind": "http", "method": "POST", "url": "https://example.org", "body": "{{ event.payload.x }}"}
+    event = {"type": "event", "event_type": "upload"}
+    assert parse(minimal(target=target, trigger=event)).target == parse(minimal(target=target, trigger=event)).target
+    parse(minimal())  # the policies alone are known for this trigger and another request, too
+    parse(minimal(target={**target, "body": "none"}))
+    assert refused(minimal(target=target)).field == "target.body"
+
+
 def test_memory_is_bounded():
-    schedule._terms_read.clear()
+    forget()
     for number in range(schedule.MAX_REMEMBERED + 5):
-        parse(minimal(timeout_seconds=1 + number))
-    assert len(schedule._terms_read) == 5
-    parse(minimal(target={"target_kind": "function", "function": "f", "payload": "x" * schedule.MAX_FINGERPRINT}))
-    assert len(schedule._terms_read) == 5
+        target = {"target_kind": "function", "function": "f", "args": [number]}
+        parse(minimal(target=target, timeout_seconds=1 + number))
+    large = {"target_kind": "function", "function": "f", "payload": "x" * schedule.MAX_FINGERPRINT}
+    parse(minimal(target=large, timeout_seconds=1))
+    assert (len(schedule._policies_read), len(schedule._targets_read)) == (6, 5)
 
 
 def test_what_json_does_not_have_is_read_each_time():
     class Name(str):
         __slots__ = ()
 
-    document = minimal(overlap_policy=Name("queue"))
-    schedule._terms_read.clear()
-    assert parse(document) == parse(minimal(overlap_policy="queue"))
-    assert len(schedule._terms_read) == 1
+    forget()
+    target = {"target_kind": "function", "function": Name("f")}
+    assert parse(minimal(overlap_policy=Name("queue"), target=target)).overlap_policy == Queue()
+    assert (len(schedule._policies_read), len(schedule._targets_read)) == (0, 0)
 
 
 @pytest.mark.parametrize(

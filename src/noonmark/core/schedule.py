@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import marshal
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.documents import Reader, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from noonmark.core.lineage import Lineage
     from noonmark.core.targets import Target
+
+T = TypeVar("T")
 
 
 @fast_frozen
@@ -293,7 +295,7 @@ def restore_schedule(document: object) -> Declaration:
     return _read(document, now=EPOCH, key="", judged_at=None)
 
 
-_OTHERS: dict[str, tuple[tuple[str, ...], Callable[[Reader], Any]]] = {
+_READERS: dict[str, tuple[tuple[str, ...], Callable[[Reader], Any]]] = {
     "missing_target_policy": (
         ("missing_target_policy",),
         lambda reader: read_missing_target(reader, "missing_target_policy"),
@@ -318,9 +320,9 @@ _OTHERS: dict[str, tuple[tuple[str, ...], Callable[[Reader], Any]]] = {
     "enabled": (("enabled",), lambda reader: reader.boolean("enabled", default=True)),
 }
 """What depends on no other field: the fields of each in the document, and how they are read."""
-_OTHER_FIELDS = frozenset(name for fields, _ in _OTHERS.values() for name in fields)
-_ABSENT = {
-    name: read(Reader({}, path="", code=InvalidSchedule.code, problems=[])) for name, (_, read) in _OTHERS.items()
+_READ_FIELDS = frozenset(name for fields, _ in _READERS.values() for name in fields)
+_DEFAULTS = {
+    name: read(Reader({}, path="", code=InvalidSchedule.code, problems=[])) for name, (_, read) in _READERS.items()
 }
 """What is read where there are no such fields: most documents have few."""
 
@@ -337,59 +339,89 @@ def _read(
     description = reader.text("description", "", low=0, high=MAX_DESCRIPTION, multiline=True)
     labels = reader.labels("labels")
     trigger = _read_trigger(reader, now=now, key=key or schedule_id or name or "")
-    fingerprint = None if judged_at is None or problems else _terms_fingerprint(document, trigger)
-    terms = _terms_read.get(fingerprint) if fingerprint else None
-    if terms is None:
-        terms = _read_terms(reader, trigger, schedule_id, judged_at=judged_at, known=known)
-        if terms is None or problems:
-            raise refusal(problems)
-        if fingerprint:
-            if len(_terms_read) >= MAX_REMEMBERED:
-                _terms_read.clear()
-            _terms_read[fingerprint] = terms
-    elif trigger is not None and judged_at is not None:
-        _note_past(reader, trigger, grace=terms.misfire_policy.grace, now=judged_at)
-        if problems:
-            raise refusal(problems)
-    return evolve(terms, schedule_id=schedule_id, name=name, description=description, labels=labels, trigger=trigger)
+    target = _read_target(reader)
+    fingerprint = None
+    if judged_at is not None and not problems:
+        fingerprint = _policies_fingerprint(document, trigger, target)
+    policies = _policies_read.get(fingerprint) if fingerprint else None
+    if policies is None:
+        policies = _read_policies(reader, trigger, target, schedule_id, judged_at=judged_at, known=known)
+        if fingerprint and policies is not None and not problems:
+            _remember(_policies_read, fingerprint, policies)
+    elif trigger is not None and target is not None and judged_at is not None:
+        _note_past(reader, trigger, grace=policies.misfire_policy.grace, now=judged_at)
+        note_unfillable(reader, "target", target, has_event=isinstance(trigger, EventTrigger))
+    if policies is None or target is None or problems:
+        raise refusal(problems)
+    return evolve(
+        policies,
+        schedule_id=schedule_id,
+        name=name,
+        description=description,
+        labels=labels,
+        trigger=trigger,
+        target=target,
+    )
 
 
+# Programs declare many schedules that differ in little else than their names, times and arguments. So what was read
+# without problems is remembered, by the bytes of what was read.
 MAX_REMEMBERED = 1_024
-"""How many terms are remembered."""
 MAX_FINGERPRINT = 2_048
-"""Longer documents are read each time."""
-_FORMAT = 2
-"""The format of fingerprints: equal values look alike, shared or not, and 1, 1.0 and true do not."""
-_NOT_TERMS = frozenset({"schedule_id", "name", "description", "labels", "trigger"})
-_terms_read: dict[bytes, Declaration] = {}
-"""Terms that were read without problems, by their fingerprint: programs declare many schedules that differ in little
-else than their names and times."""
+"""Longer parts of documents are read each time."""
+_NO_POLICIES = frozenset({"schedule_id", "name", "description", "labels", "trigger", "target"})
+_policies_read: dict[bytes, Declaration] = {}
+_targets_read: dict[bytes, Target] = {}
 
 
-def _terms_fingerprint(document: object, trigger: Trigger | None) -> bytes | None:
-    """What the terms of a document depend on; None if they are not worth remembering."""
-    assert isinstance(document, dict)  # noqa: S101 - the reader has found no problem
-    if "depends_on" in document:
-        return None  # which is compared with the id
-    terms = [trigger and trigger.type, {name: value for name, value in document.items() if name not in _NOT_TERMS}]
+def _fingerprint(value: Any) -> bytes | None:
+    """Bytes that only equal values of the same types share: 1, 1.0 and true do not. None if it is large.
+
+    Where a list is in a value several times, its bytes are not: entangled lists take no longer than others.
+    """
     try:
-        fingerprint = marshal.dumps(terms, _FORMAT)
+        fingerprint = marshal.dumps(value)
     except ValueError:  # of a type that JSON does not have
         return None
     return fingerprint if len(fingerprint) <= MAX_FINGERPRINT else None
 
 
-def _read_terms(
+def _remember(memory: dict[bytes, T], fingerprint: bytes, value: T) -> None:
+    if len(memory) >= MAX_REMEMBERED:
+        memory.clear()
+    memory[fingerprint] = value
+
+
+def _policies_fingerprint(document: object, trigger: Trigger | None, target: Target | None) -> bytes | None:
+    """What the policies of a document depend on; None if they are not worth remembering."""
+    assert isinstance(document, dict)  # noqa: S101 - the reader has found no problem
+    if trigger is None or target is None or "depends_on" in document:
+        return None  # upstreams are compared with the id
+    policies = {name: value for name, value in document.items() if name not in _NO_POLICIES}
+    return _fingerprint([trigger.type, str(target.kind), policies])
+
+
+def _read_target(reader: Reader) -> Target | None:
+    fingerprint = _fingerprint(reader.raw("target"))
+    target = _targets_read.get(fingerprint) if fingerprint else None
+    if target is None:
+        target = read_target(reader, "target")
+        if fingerprint and target is not None:
+            _remember(_targets_read, fingerprint, target)
+    return target
+
+
+def _read_policies(
     reader: Reader,
     trigger: Trigger | None,
+    target: Target | None,
     schedule_id: str | None,
     *,
     judged_at: Micros | None,
     known: Declaration | None,
 ) -> Declaration | None:
-    """Everything but the names and the trigger; None if the target cannot be read."""
+    """Everything but the names and the trigger; None without a target."""
     trigger_type = trigger.type if trigger else ""
-    target = read_target(reader, "target")
     overlap_policy = read_overlap(reader, "overlap_policy", trigger_type=trigger_type)
     misfire_policy = read_misfire(reader, "misfire_policy", trigger_type=trigger_type)
     if trigger is not None and judged_at is not None:
@@ -405,10 +437,10 @@ def _read_terms(
         for name in [name for name in ("on", "not_on") if getattr(retry_policy, name)]:
             message = f"is for functions alone, and the target is of kind {target.kind}: it raises no exceptions"
             reader.problem(f"retry_policy.{name}", message)
-    others = dict(_ABSENT)
-    given = reader.given(_OTHER_FIELDS)
+    others = dict(_DEFAULTS)
+    given = reader.given(_READ_FIELDS)
     if given:
-        others |= {name: read(reader) for name, (fields, read) in _OTHERS.items() if not given.isdisjoint(fields)}
+        others |= {name: read(reader) for name, (fields, read) in _READERS.items() if not given.isdisjoint(fields)}
     others["retry_policy"] = retry_policy
     others["window"] = read_window(reader, "window", target_kind=target.kind if target else None)
     others["pause_on_failure"] = _read_pause(reader, target, is_stored=judged_at is None and known is None)
