@@ -377,7 +377,7 @@ def test_the_created_document_is_printed(cli):
         "title": "Conflict with the current state",
         "status": 409,
         "code": "conflict",
-        "detail": "there is a schedule 'chosen' already",
+        "detail": "there is a schedule 'chosen' already; choose another id, or update that one",
         "field": "schedule_id",
     }
 

@@ -7,7 +7,7 @@ import pytest
 from noonmark.core.frozen import evolve
 from noonmark.core.ids import manual
 from noonmark.core.instants import SECOND
-from noonmark.core.interruption import failure_line, log_name, log_summary, pause_line
+from noonmark.core.interruption import failure_line, log_name, log_summary, more_about, pause_line
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome, Run
@@ -122,3 +122,15 @@ def test_a_schedule_without_a_name_is_called_by_its_id_and_route():
 )
 def test_the_end_of_a_program_in_words(code, words):
     assert end_of_program(code) == words
+
+
+@pytest.mark.parametrize(
+    ("reach", "words"),
+    [
+        ("", "`noonmark schedule explain occ_1` says more"),
+        ("sqlite:///jobs.db", "`noonmark schedule explain occ_1 --store sqlite:///jobs.db` says more"),
+        (None, '`scheduler.explain("occ_1")` says more'),
+    ],
+)
+def test_a_line_says_how_to_read_more_where_it_is_stored(reach, words):
+    assert more_about("occ_1", reach) == words

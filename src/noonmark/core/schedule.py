@@ -340,19 +340,20 @@ def _read(
     labels = reader.labels("labels")
     trigger = _read_trigger(reader, now=now, key=key or schedule_id or name or "")
     target = _read_target(reader)
-    fingerprint = None
-    if judged_at is not None and not problems:
+    fingerprint, policies = None, None
+    if trigger is not None and target is not None and judged_at is not None and not problems:
         fingerprint = _policies_fingerprint(document, trigger, target)
-    policies = _policies_read.get(fingerprint) if fingerprint else None
+        policies = _policies_read.get(fingerprint) if fingerprint else None
+        if policies is not None:
+            fingerprint = None
+            _note_past(reader, trigger, grace=policies.misfire_policy.grace, now=judged_at)
+            note_unfillable(reader, "target", target, has_event=isinstance(trigger, EventTrigger))
     if policies is None:
         policies = _read_policies(reader, trigger, target, schedule_id, judged_at=judged_at, known=known)
-        if fingerprint and policies is not None and not problems:
-            _remember(_policies_read, fingerprint, policies)
-    elif trigger is not None and target is not None and judged_at is not None:
-        _note_past(reader, trigger, grace=policies.misfire_policy.grace, now=judged_at)
-        note_unfillable(reader, "target", target, has_event=isinstance(trigger, EventTrigger))
     if policies is None or target is None or problems:
         raise refusal(problems)
+    if fingerprint:
+        _remember(_policies_read, fingerprint, policies)
     return evolve(
         policies,
         schedule_id=schedule_id,
@@ -392,11 +393,11 @@ def _remember(memory: dict[bytes, T], fingerprint: bytes, value: T) -> None:
     memory[fingerprint] = value
 
 
-def _policies_fingerprint(document: object, trigger: Trigger | None, target: Target | None) -> bytes | None:
+def _policies_fingerprint(document: object, trigger: Trigger, target: Target) -> bytes | None:
     """What the policies of a document depend on; None if they are not worth remembering."""
     assert isinstance(document, dict)  # noqa: S101 - the reader has found no problem
-    if trigger is None or target is None or "depends_on" in document:
-        return None  # upstreams are compared with the id
+    if "depends_on" in document:
+        return None  # which is compared with the id
     policies = {name: value for name, value in document.items() if name not in _NO_POLICIES}
     return _fingerprint([trigger.type, str(target.kind), policies])
 
