@@ -44,7 +44,6 @@ class KeyCache:
         self._lock = Lock()
         self._keys: dict[str, _Cached] = {}
         self._forgotten = 0
-        """How often this process has changed a key."""
         self._has_keys: bool | None = None
         self._asked_at: Micros = 0
         self._used: dict[str, Micros] = {}
@@ -78,6 +77,11 @@ class KeyCache:
 
     def _is_fresh(self) -> bool:
         return self._has_keys is False and self._monotonic() - self._asked_at < FIRST_KEY_LIFETIME
+
+    @property
+    def changes(self) -> int:
+        """How often this process has changed a key: what was read before the last time may be outdated."""
+        return self._forgotten
 
     def cached(self, key_id: str) -> ApiKey | None:
         """The key, if it was read a moment ago."""

@@ -7,6 +7,7 @@ ends the work that it has accepted with the token of that delivery.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from noonmark.operations.key_cache import KeyCache
     from noonmark.operations.service import Service
     from noonmark.server.rate_limits import RateLimits
+
+    LookUpKey = tuple[asyncio.AbstractEventLoop, "str | PageToken | None", int]
 
 SOURCE = "rest"
 COOKIE = "noonmark_session"
@@ -84,6 +87,8 @@ class Authenticator:
         """
         self._service, self._keys, self._tokens = service, keys, tokens
         self._sees_own_only, self._rates, self._has_page = sees_own_only, rates, has_page
+        self._look_ups: dict[LookUpKey, asyncio.Future[Caller]] = {}
+        """Those in progress."""
 
     async def authenticate(self, request: Request) -> Caller:
         """The caller of a request; 401 if the request has no valid key."""
@@ -124,12 +129,25 @@ class Authenticator:
             if caller is None:
                 if rates is not None and credential is not None:
                     rates.check_failures(request)
-                caller = await to_thread.run_sync(self._find, credential, limiter=_UNLIMITED)
+                caller = await self._look_up(credential)
         except HttpError as error:
             if rates is not None and credential is not None and error.status == UNAUTHORIZED:
                 await rates.count_failure(request)
             raise
         return caller
+
+    async def _look_up(self, credential: str | PageToken | None) -> Caller:
+        """Find the caller in a thread. Requests with the same credential that come meanwhile share the look-up.
+
+        Otherwise all requests in progress would need a thread each at the moment at which an answer is too old.
+        """
+        key = (asyncio.get_running_loop(), credential, self._keys.changes)
+        look_up = self._look_ups.get(key)
+        if look_up is None:
+            find = to_thread.run_sync(self._find, credential, limiter=_UNLIMITED)
+            look_up = self._look_ups[key] = asyncio.ensure_future(find)
+            look_up.add_done_callback(lambda _: self._look_ups.pop(key))
+        return await asyncio.shield(look_up)  # the others wait for it too
 
     def revalidator(self, request: Request) -> Callable[[], bool]:
         """What says whether the key of a request is still good. While the store does not answer, it is."""

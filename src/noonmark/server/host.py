@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Self, cast
 
 import uvicorn
+from anyio import to_thread
 
 from noonmark import __version__
 from noonmark.clocks import SystemClock
@@ -468,6 +469,7 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await to_thread.run_sync(lambda: None)  # anyio loads itself for its first thread, which would delay a request
         await super().startup(sockets)
         if self.started:
             for listener in sockets or ():  # uvicorn has made the backlog of the socket smaller
