@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noonmark.core import schedule
+from noonmark.core.documents import MAX_FINGERPRINT, MAX_REMEMBERED
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, NoonmarkError, TriggerNeverFires
 from noonmark.core.instants import SECOND, to_micros, to_text
 from noonmark.core.lifecycle import SchedulePhase
@@ -21,6 +22,7 @@ from noonmark.core.policies.overlap import Skip as SkipOverlap
 from noonmark.core.policies.retry import RetryPolicy
 from noonmark.core.schedule import Owner, Schedule, declare_again, parse_schedule, restore_schedule
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger
+from noonmark.core.triggers import parse as parse_module
 from tests.core.declared import (
     FULL_SCHEDULE,
     FULL_TARGETS,
@@ -721,6 +723,7 @@ def test_a_schedule_of_an_agent_is_paused_after_five_failures_unless_it_says_oth
 def forget():
     schedule._policies_read.clear()
     schedule._targets_read.clear()
+    parse_module._triggers_read.clear()
 
 
 def without_memory(document):
@@ -789,10 +792,10 @@ def test_a_request_that_names_an_event_needs_one_each_time():
 
 def test_memory_is_bounded():
     forget()
-    for number in range(schedule.MAX_REMEMBERED + 5):
+    for number in range(MAX_REMEMBERED + 5):
         target = {"target_kind": "function", "function": "f", "args": [number]}
         parse(minimal(target=target, timeout_seconds=1 + number))
-    large = {"target_kind": "function", "function": "f", "payload": "x" * schedule.MAX_FINGERPRINT}
+    large = {"target_kind": "function", "function": "f", "payload": "x" * MAX_FINGERPRINT}
     parse(minimal(target=large, timeout_seconds=1))
     assert (len(schedule._policies_read), len(schedule._targets_read)) == (6, 5)
 

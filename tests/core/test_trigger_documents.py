@@ -828,3 +828,21 @@ def test_an_unknown_field_keeps_its_name():
     with pytest.raises(InvalidTrigger) as caught:
         parse_trigger({"type": "cron", "expression": "@daily", "start_at": LATER}, now=NOW)
     assert caught.value.field == "start_at"
+
+
+def test_a_document_that_was_read_before_is_bound_anew():
+    delay, hashed = {"type": "once", "delay_seconds": 60}, {"type": "cron", "expression": "H H * * *"}
+    for now, key in ((NOW, "a"), (utc("2030-01-01T00:00Z"), "b")) * 2:
+        assert parse_trigger(delay, now=now) == OnceTrigger(now + timedelta(seconds=60))
+        assert parse_trigger(hashed, now=now, key=key).key == key
+    with pytest.raises(InvalidTrigger):
+        parse_trigger({"type": "once", "delay_seconds": True}, now=NOW)
+
+
+def test_later_changes_to_filters_do_not_reach_a_trigger_that_is_read_again():
+    filters = {"kind": ["a"]}
+    document = {"type": "event", "event_type": "e", "filters": filters}
+    first = parse_trigger(document, now=NOW)
+    filters["kind"].append("b")
+    assert parse_trigger({**document, "filters": {"kind": ["a"]}}, now=NOW) == first
+    assert parse_trigger(document, now=NOW).filters == {"kind": ["a", "b"]}

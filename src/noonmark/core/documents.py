@@ -7,6 +7,7 @@ that nothing has read.
 
 from __future__ import annotations
 
+import marshal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -326,3 +327,51 @@ def read_notation(
             takes = ", ".join(settings[kind]) or "no settings"
             fields.problem(setting, f"does not belong to {kind}, which takes {takes}")
     return Notation(name=value["type"], kind=kind, settings=fields)
+
+
+MAX_FINGERPRINT = 2_048
+"""Longer parts of documents are read each time."""
+MAX_REMEMBERED = 1_024
+
+
+def fingerprint_of(value: Any) -> bytes | None:
+    """Bytes that only equal values of the same types share: 1, 1.0 and true do not. None if there are too many.
+
+    What is in a value several times is not repeated in them: entangled lists take no longer than others.
+    """
+    try:
+        fingerprint = marshal.dumps(value)
+    except ValueError:  # of a type that JSON does not have
+        return None
+    return fingerprint if len(fingerprint) <= MAX_FINGERPRINT else None
+
+
+class Memory(Generic[T]):
+    """What was read from documents without problems, by the fingerprints of what was read.
+
+    Programs declare many schedules that differ in little else than their names, times and arguments.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._values: dict[bytes, T] = {}
+
+    def __len__(self) -> int:
+        """How much is remembered."""
+        return len(self._values)
+
+    def find(self, fingerprint: bytes | None) -> T | None:
+        """What was read from a part with this fingerprint."""
+        return None if fingerprint is None else self._values.get(fingerprint)
+
+    def keep(self, fingerprint: bytes | None, value: T | None) -> None:
+        """Remember it, if there is a fingerprint and a value."""
+        if fingerprint is None or value is None:
+            return
+        if len(self._values) >= MAX_REMEMBERED and fingerprint not in self._values:
+            self._values.clear()
+        self._values[fingerprint] = value
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._values.clear()

@@ -7,11 +7,10 @@ means the same to a later release with other defaults.
 
 from __future__ import annotations
 
-import marshal
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from noonmark.core.documents import Reader, moment, present
+from noonmark.core.documents import Memory, Reader, fingerprint_of, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
 from noonmark.core.frozen import evolve, fast_frozen
 from noonmark.core.ids import owner_number
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
 
     from noonmark.core.lineage import Lineage
     from noonmark.core.targets import Target
-
-T = TypeVar("T")
 
 
 @fast_frozen
@@ -343,7 +340,7 @@ def _read(
     fingerprint, policies = None, None
     if trigger is not None and target is not None and judged_at is not None and not problems:
         fingerprint = _policies_fingerprint(document, trigger, target)
-        policies = _policies_read.get(fingerprint) if fingerprint else None
+        policies = _policies_read.find(fingerprint)
         if policies is not None:
             fingerprint = None
             _note_past(reader, trigger, grace=policies.misfire_policy.grace, now=judged_at)
@@ -352,8 +349,7 @@ def _read(
         policies = _read_policies(reader, trigger, target, schedule_id, judged_at=judged_at, known=known)
     if policies is None or target is None or problems:
         raise refusal(problems)
-    if fingerprint:
-        _remember(_policies_read, fingerprint, policies)
+    _policies_read.keep(fingerprint, policies)
     return evolve(
         policies,
         schedule_id=schedule_id,
@@ -365,32 +361,9 @@ def _read(
     )
 
 
-# Programs declare many schedules that differ in little else than their names, times and arguments. So what was read
-# without problems is remembered, by the bytes of what was read.
-MAX_REMEMBERED = 1_024
-MAX_FINGERPRINT = 2_048
-"""Longer parts of documents are read each time."""
 _NO_POLICIES = frozenset({"schedule_id", "name", "description", "labels", "trigger", "target"})
-_policies_read: dict[bytes, Declaration] = {}
-_targets_read: dict[bytes, Target] = {}
-
-
-def _fingerprint(value: Any) -> bytes | None:
-    """Bytes that only equal values of the same types share: 1, 1.0 and true do not. None if it is large.
-
-    Where a list is in a value several times, its bytes are not: entangled lists take no longer than others.
-    """
-    try:
-        fingerprint = marshal.dumps(value)
-    except ValueError:  # of a type that JSON does not have
-        return None
-    return fingerprint if len(fingerprint) <= MAX_FINGERPRINT else None
-
-
-def _remember(memory: dict[bytes, T], fingerprint: bytes, value: T) -> None:
-    if len(memory) >= MAX_REMEMBERED:
-        memory.clear()
-    memory[fingerprint] = value
+_policies_read: Memory[Declaration] = Memory()
+_targets_read: Memory[Target] = Memory()
 
 
 def _policies_fingerprint(document: object, trigger: Trigger, target: Target) -> bytes | None:
@@ -399,16 +372,15 @@ def _policies_fingerprint(document: object, trigger: Trigger, target: Target) ->
     if "depends_on" in document:
         return None  # which is compared with the id
     policies = {name: value for name, value in document.items() if name not in _NO_POLICIES}
-    return _fingerprint([trigger.type, str(target.kind), policies])
+    return fingerprint_of([trigger.type, str(target.kind), policies])
 
 
 def _read_target(reader: Reader) -> Target | None:
-    fingerprint = _fingerprint(reader.raw("target"))
-    target = _targets_read.get(fingerprint) if fingerprint else None
+    fingerprint = fingerprint_of(reader.raw("target"))
+    target = _targets_read.find(fingerprint)
     if target is None:
         target = read_target(reader, "target")
-        if fingerprint and target is not None:
-            _remember(_targets_read, fingerprint, target)
+        _targets_read.keep(fingerprint, target)
     return target
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from noonmark.core.documents import Reader
+from noonmark.core.documents import Memory, Reader, fingerprint_of
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
 from noonmark.core.instants import from_micros, micros_to_seconds
 from noonmark.core.triggers.calendar import MAX_VALUES, RANGES, CalendarTrigger, calendar_values
@@ -31,9 +31,12 @@ def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
     A trigger is bound as its document would be.
     """
     instant_argument("now", now)
-    make = None if type(document) in TYPES else _read(document)
+    fingerprint = fingerprint_of(document)
+    known = cast("Trigger", document) if type(document) in TYPES else _triggers_read.find(fingerprint)
+    make = _read(document) if known is None else lambda: known
     try:
-        trigger = cast("Trigger", document) if make is None else make()
+        trigger = make()
+        _triggers_read.keep(fingerprint, trigger)
         return trigger.bind(now=now, key=key)
     except InvalidTrigger as error:
         raise refusal(
@@ -152,3 +155,5 @@ KINDS: dict[str, type[Any]] = {
     kind.type: kind for kind in (OnceTrigger, IntervalTrigger, CronTrigger, CalendarTrigger, EventTrigger)
 }
 TYPES = frozenset(KINDS.values())
+_triggers_read: Memory[Trigger] = Memory()
+"""Triggers that are not bound yet."""
