@@ -86,4 +86,4 @@ with driver_settings():
 
 def test_a_forked_process_begins_with_the_defaults():
     ran = subprocess.run([sys.executable, "-c", FORK], capture_output=True, text=True, check=True)
-    assert ran.stdout.splitlines() == [f"0.00500 {NEW_OBJECTS.default}", f"0.00010 {NEW_OBJECTS.value}"]
+    assert ran.stdout.splitlines() == [f"0.00500 {NEW_OBJECTS.default}", f"0.00007 {NEW_OBJECTS.value}"]

@@ -42,7 +42,7 @@ class Setting:
         return is_expected
 
 
-SWITCH_INTERVAL = Setting(sys.getswitchinterval, sys.setswitchinterval, 0.005, 0.000_1)
+SWITCH_INTERVAL = Setting(sys.getswitchinterval, sys.setswitchinterval, 0.005, 0.000_07)
 """In seconds."""
 NEW_OBJECTS = Setting(
     lambda: gc.get_threshold()[0],
