@@ -342,7 +342,6 @@ def _read(
         fingerprint = _policies_fingerprint(document, trigger, target)
         policies = _policies_read.find(fingerprint)
         if policies is not None:
-            fingerprint = None
             _note_past(reader, trigger, grace=policies.misfire_policy.grace, now=judged_at)
             note_unfillable(reader, "target", target, has_event=isinstance(trigger, EventTrigger))
     if policies is None:
