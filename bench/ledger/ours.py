@@ -180,6 +180,7 @@ def noonmark_create(count: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         scheduler = _scheduler("sqlite", folder)
         trigger = OnceTrigger(from_micros((int(time.time()) + 86_400) * SECOND))
+        assert not scheduler.list_jobs(), "a new store"  # made here, as `start` does for the other
         started = time.perf_counter()
         for _ in range(count):
             scheduler.schedule(nothing, trigger=trigger, function_name="nothing")

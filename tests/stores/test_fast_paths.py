@@ -1,11 +1,11 @@
-"""The fast paths of starts and ends change what the rules do that they skip.
+"""The fast paths of creations, starts and ends change what the rules do that they skip.
 
 Two stores get the same random calls. One of them has no fast paths.
 """
 
 import random  # noqa: TID251 - with a seed
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import product
 
 import pytest
@@ -14,7 +14,7 @@ from noonmark.core import edits, ids
 from noonmark.core.admission import Busy, Start, admit, refused
 from noonmark.core.errors import Conflict
 from noonmark.core.halt import Halt
-from noonmark.core.instants import SECOND
+from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.occurrence import Overrides
 from noonmark.core.planner import first_plan
 from noonmark.core.policies import misfire, overlap
@@ -26,9 +26,10 @@ from noonmark.core.policies.runaway import RunawayPolicy
 from noonmark.core.policies.window import Window
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
+from noonmark.core.schedule import AuditEntry
 from noonmark.core.settlement import Accepted, Delivered, expire, settle
 from noonmark.core.system_events import SystemEvent
-from noonmark.core.triggers import EventTrigger, IntervalTrigger
+from noonmark.core.triggers import EventTrigger, IntervalTrigger, OnceTrigger
 from noonmark.ports.records import Admitted, Lease
 from noonmark.stores.memory import MemoryStore
 from noonmark.stores.memory.unit_of_work import UnitOfWork
@@ -42,10 +43,16 @@ from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, ROUTE
 from noonmark.testing.factories import MINUTE, NOW
 
 STEPS = 300
-TABLES = ("occurrences", "schedule_states", "runs", "events", "concurrency_keys")
+TABLES = ("schedules", "occurrences", "schedule_states", "runs", "events", "concurrency_keys", "notes")
 READ = "SELECT * FROM {}"
 RETRIES = RetryPolicy(max_attempts=2, backoff=SECOND)
-LISTENERS = (SystemEvent.STARTED_LATE, SystemEvent.COMPLETED, SystemEvent.FAILED, SystemEvent.SCHEDULE_COMPLETED)
+LISTENERS = (
+    SystemEvent.STARTED_LATE,
+    SystemEvent.COMPLETED,
+    SystemEvent.FAILED,
+    SystemEvent.SCHEDULE_COMPLETED,
+    SystemEvent.SCHEDULE_CREATED,
+)
 TRIGGERS = (EventTrigger("seen"), EventTrigger("seen"), IntervalTrigger(1), IntervalTrigger(60))
 OVERLAPS = (overlap.Allow(), overlap.Allow(), overlap.Skip(), overlap.Queue(queue_limit=2), overlap.QueueOne())
 OPTIONS = (
@@ -71,9 +78,10 @@ class FastPaths:
     def __init__(self, monkeypatch):
         self.are_on, self.taken = True, Counter()
         for module, name, nothing in (
-            (fast_path, "start_all", {}),
-            (fast_path, "end_all", frozenset()),
-            (plain_starts, "start_if_plain", False),
+            (fast_path, "create_plain", lambda _, accepted, __: accepted),
+            (fast_path, "start_all", lambda *_, **__: {}),
+            (fast_path, "end_all", lambda *_: frozenset()),
+            (plain_starts, "start_if_plain", lambda *_, **__: False),
         ):
             monkeypatch.setattr(module, name, self._switched(name, getattr(module, name), nothing))
         heard = UnitOfWork.may_have_subscribers
@@ -81,8 +89,9 @@ class FastPaths:
 
     def _switched(self, name, path, nothing):
         def call(*args, **kwargs):
-            answer = path(*args, **kwargs) if self.are_on else nothing
-            self.taken[name] += bool(answer)
+            without = nothing(*args, **kwargs)
+            answer = path(*args, **kwargs) if self.are_on else without
+            self.taken[name] += answer != without
             return answer
 
         return call
@@ -112,6 +121,7 @@ class Story:
     def __init__(self, sides, paths, seed):
         self.sides, self.paths, self.uids, self.halts = sides, paths, [], []
         self.random = random.Random(seed)  # noqa: S311 - no secret
+        self.create_several()
         for _ in range(3):
             self.create()
 
@@ -147,12 +157,29 @@ class Story:
         } | options
 
     def create(self):
-        uid, declared, now = f"uid-{len(self.uids)}", self.declared(), self.now
+        declared = self.declared()
         if self.random.random() < 0.1:
             declared = {"trigger": EventTrigger(str(self.random.choice(LISTENERS)))}
-        plan = first_plan(factories.schedule(uid, created=now, **declared), lookahead=LOOKAHEAD)
-        if self.both(lambda side: side.store.create([plan])) == [True]:
-            self.uids.append(uid)
+        self.create_together([declared])
+
+    def create_several(self):
+        """Plain ones, which both sides number alike."""
+        starts = [from_micros(self.now + self.random.choice([0, SECOND, MINUTE])) for _ in range(3)]
+        triggers = [
+            OnceTrigger(starts[0]),
+            *(IntervalTrigger(every, start_at=at) for every, at in zip((1, 60), starts[1:], strict=True)),
+        ]
+        self.create_together([{"trigger": trigger} for trigger in triggers])
+
+    def create_together(self, declared):
+        first, plans = len(self.uids), []
+        for number, options in enumerate(declared, first):
+            schedule_id = self.random.choice([None, f"sch_uid-{number}"])
+            schedule = factories.schedule(f"uid-{number}", created=self.now, schedule_id=schedule_id, **options)
+            note = AuditEntry(at=self.now, caller="ada", operation="schedule/create") if number % 2 else None
+            plans.append(replace(first_plan(schedule, lookahead=LOOKAHEAD), note=note))
+        if all(self.both(lambda side: side.store.create(plans))):
+            self.uids += [f"uid-{first + number}" for number in range(len(plans))]
 
     def add(self):
         uid, key = self.random.choice(self.uids), f"key-{self.random.random()}"
@@ -274,6 +301,7 @@ CALLS = (
     *[Story.advance] * 4,
     *[Story.change] * 3,
     *[Story.create] * 2,
+    Story.create_several,
     *[Story.expire] * 2,
     *(Story.stop, Story.release, Story.halt),
 )
@@ -314,3 +342,4 @@ def test_a_store_with_fast_paths_is_as_one_without(make_side, monkeypatch, kind,
             assert fast.records() == slow.records()
     assert fast.records() == slow.records()
     assert paths.taken["start_if_plain"] + paths.taken["start_all"] > 0
+    assert kind == "memory" or paths.taken["create_plain"] > 0

@@ -239,9 +239,9 @@ def test_racing_creates_share_transactions_and_each_has_its_own_answer(store, mo
     plans[13] = planned(13, schedule_id="twice", owner=Owner(tenant="acme", user="other"))
     sizes, write, begun, opened = [], plan_writes.create_each, threading.Event(), threading.Event()
 
-    def count(uow, plans):
+    def count(uow, plans, *more):
         sizes.append(len(plans))
-        return write(uow, plans)
+        return write(uow, plans, *more)
 
     monkeypatch.setattr(plan_writes, "create_each", count)
 
@@ -275,9 +275,9 @@ def test_racing_creates_share_transactions_and_each_has_its_own_answer(store, mo
 def test_creates_of_several_callers_share_a_transaction(store, monkeypatch):
     sizes, write = [], plan_writes.create_each
 
-    def count(uow, plans):
+    def count(uow, plans, *more):
         sizes.append(len(plans))
-        return write(uow, plans)
+        return write(uow, plans, *more)
 
     monkeypatch.setattr(plan_writes, "create_each", count)
     plans = [planned(number) for number in range(3)]

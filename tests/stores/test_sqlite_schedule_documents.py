@@ -1,5 +1,6 @@
 """A schedule is restored from its stored parts, whatever it declares."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -58,11 +59,61 @@ def test_what_is_declared_reads_back_equal(tmp_path, document):
         schedule_documents._declared,
         schedule_documents._terms,
         schedule_documents._trigger,
+        schedule_documents._text_of_times,
         schedule_documents._policies,
     ):
         cached.cache_clear()
     assert store.snapshot(made.uid).schedule == made
     store.close()
+
+
+PLAIN = {"trigger": {"type": "interval", "every_seconds": 60}, "target": FUNCTION}
+
+
+def terms_of(document):
+    """The stored terms of a document, and its own."""
+    declared = parse_schedule(document, now=from_micros(NOW))
+    [_, text] = schedule_documents._written(declared)
+    return json.loads(text), declared.to_document()
+
+
+def test_most_policies_are_left_out_of_the_terms():
+    terms, document = terms_of(PLAIN)
+    assert terms == {name: document[name] for name in ("target", "overlap_policy", "misfire_policy")}
+    assert document.items() >= schedule_documents.OMITTED.items()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("missing_target_policy", "skip"),
+        ("retry_policy", {"max_attempts": 1, "backoff_seconds": 2, "multiplier": 2, "max_backoff_seconds": 300}),
+        ("delivery", "at_most_once"),
+        ("enabled", False),
+        ("planning_horizon_days", 31),
+        ("planning_horizon_occurrences", 2),
+    ],
+)
+def test_a_policy_that_differs_is_stored(field, value):
+    terms, _ = terms_of({**PLAIN, field: value})
+    assert {name: terms[name] for name in schedule_documents.OMITTED if name in terms} == {field: value}
+
+
+def test_what_is_left_out_never_changes():
+    assert schedule_documents.OMITTED == {
+        "missing_target_policy": "mark_misfired",
+        "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300},
+        "delivery": "at_least_once",
+        "enabled": True,
+        "planning_horizon_days": 30,
+        "planning_horizon_occurrences": 1,
+    }
+
+
+def test_terms_with_every_policy_read_as_those_without():
+    terms, document = terms_of(PLAIN)
+    every = {name: value for name, value in document.items() if name != "trigger"}
+    assert schedule_documents._terms(json.dumps(every)) == schedule_documents._terms(json.dumps(terms))
 
 
 def test_what_many_share_is_read_once(tmp_path):

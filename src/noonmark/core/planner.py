@@ -312,6 +312,9 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
     part of that gap; it makes one of its own, with those next to it.
     """
     trigger, policy = unaccounted(snapshot), snapshot.schedule.declaration.misfire_policy
+    closing = Plan(snapshot=snapshot, watermark=snapshot.watermark)
+    if not snapshot.projections:
+        return closing if trigger is None else _decide(closing, trigger, (), after=snapshot.watermark, now=now)
     # A caught-up one ends the gap before it as well: what follows it is counted from there.
     taken = [one.nominal for one in snapshot.projections if not one.is_open or one.caught_up is not None]
     newest_taken = max([MIN_INSTANT if snapshot.admitted is None else snapshot.admitted, *taken])
@@ -323,7 +326,6 @@ def close_overdue(snapshot: Snapshot, *, now: Micros) -> Plan:
             ending.append(projection)
         elif not judge(policy, due=projection.due, now=now, caught_up_at=projection.caught_up).runs:
             apart.append(projection)
-    closing = Plan(snapshot=snapshot, watermark=snapshot.watermark)
     for gap in _gaps(apart, timed_trigger(snapshot.schedule)):
         listed = Listed(tuple(one.nominal for one in gap))
         closing = _decide(closing, listed, gap, after=MIN_INSTANT - 1, now=now)

@@ -331,10 +331,12 @@ def _read(
     reader = Reader(document, path="", code=InvalidSchedule.code, problems=problems)
     if problems:
         raise refusal(problems)
-    schedule_id = reader.read("schedule_id", identifier, None)
-    name = reader.text("name", None, high=MAX_NAME)
-    description = reader.text("description", "", low=0, high=MAX_DESCRIPTION, multiline=True)
-    labels = reader.labels("labels")
+    schedule_id, name, description, labels = None, None, "", {}
+    if reader.given(_NAMES):
+        schedule_id = reader.read("schedule_id", identifier, None)
+        name = reader.text("name", None, high=MAX_NAME)
+        description = reader.text("description", "", low=0, high=MAX_DESCRIPTION, multiline=True)
+        labels = reader.labels("labels")
     trigger = _read_trigger(reader, now=now, key=key or schedule_id or name or "")
     target = _read_target(reader)
     fingerprint, policies = None, None
@@ -360,7 +362,8 @@ def _read(
     )
 
 
-_NO_POLICIES = frozenset({"schedule_id", "name", "description", "labels", "trigger", "target"})
+_NAMES = frozenset({"schedule_id", "name", "description", "labels"})
+_NO_POLICIES = _NAMES | {"trigger", "target"}
 _policies_read: Memory[Declaration] = Memory()
 _targets_read: Memory[Target] = Memory()
 

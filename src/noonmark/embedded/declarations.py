@@ -203,7 +203,7 @@ class Declarations:
         # Which schedules it depends on is looked up then; an id of the right form stands for each.
         upstreams = dependencies(options.get("depends_on"), lambda job: id_of_name(OWNER.user, _reference_to(job)))
         document = self._document(func, {**options, "depends_on": upstreams})
-        with naming_arguments(), suppress(TriggerNeverFires):
+        with naming_arguments, suppress(TriggerNeverFires):
             parse_schedule(document, now=from_micros(self._clock.micros()))
         name = options.get("name")
         schedule_id = job_id(fresh_id(self._clock)) if name is None else id_of_name(OWNER.user, name)
@@ -288,7 +288,7 @@ class Declarations:
         name = document.get("name")
         while True:
             stored = None if name is None else self._store.find_named(OWNER.tenant, OWNER.user, name)
-            with naming_arguments():
+            with naming_arguments:
                 schedule = (
                     self._create(document, expected)
                     if stored is None
@@ -327,7 +327,7 @@ class Declarations:
         """Replace the document of a schedule by one that is written from its current declaration."""
 
         def read(schedule: Schedule, now: Micros) -> Declaration:
-            with naming_arguments():
+            with naming_arguments:
                 return declare_again(write(schedule.declaration), schedule, now=from_micros(now))
 
         uid = self.find(schedule_id).schedule.uid
@@ -338,8 +338,8 @@ class Declarations:
         if options.get("depends_on") is not None:
             options = {**options, "depends_on": self.upstreams(options["depends_on"])}
         trigger = options.get("trigger")
-        if isinstance(trigger, Trigger):
-            options = {**options, "trigger": self.zoned(trigger)}
+        if isinstance(trigger, Trigger) and (zoned := self.zoned(trigger)) is not trigger:
+            options = {**options, "trigger": zoned}
         return options
 
     def zoned(self, trigger: Trigger) -> Trigger:
@@ -386,7 +386,7 @@ class Declarations:
         document = with_bundle_needs(self._store, OWNER.tenant, document)
         now, uid = self._store.clock(), fresh_id(self._clock)
         schedule_id = self._id_for(document.get("name"), job_id(uid) if expected is None else str(expected))
-        with naming_arguments():
+        with naming_arguments:
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)
         return schedule_edits.new_schedule(
             declaration, uid=uid, schedule_id=schedule_id, owner=OWNER, source=TRUSTED, now=now
@@ -423,7 +423,7 @@ class Declarations:
         document = with_bundle_needs(self._store, OWNER.tenant, document)
 
         def read(schedule: Schedule, now: Micros) -> Declaration:
-            with naming_arguments():
+            with naming_arguments:
                 if trigger is None and schedule.phase is SchedulePhase.COMPLETED:
                     # Without a trigger it runs once, at once; declared again after it completed, it runs again.
                     return parse_schedule(document, now=from_micros(now), key=schedule.schedule_id)

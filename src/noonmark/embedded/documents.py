@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -184,15 +183,21 @@ def check_options(
         raise TypeError(f"unknown option {unknown[0]!r} of a schedule; {hint}")
 
 
-@contextmanager
-def naming_arguments() -> Iterator[None]:
-    """Let errors of the parser name the arguments of the call instead of the fields of the document."""
-    try:
-        yield
-    except InvalidSchedule as error:
+class _NamingArguments:
+    def __enter__(self) -> None:
+        """Nothing has failed yet."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Raise the error in other words."""
+        if not isinstance(error, InvalidSchedule):
+            return
         problems = [Problem(_argument(one.field), _message(one.field, one.message), one.code) for one in error.problems]
         message = _message(error.field, error.message)
         raise type(error)(message, field=_argument(error.field), problems=problems) from None
+
+
+naming_arguments = _NamingArguments()
+"""Within it, errors of the parser name the arguments of the call instead of the fields of the document."""
 
 
 def _message(field: str, message: str) -> str:
@@ -290,7 +295,8 @@ _POLICIES = frozenset({"overlap", "misfire", "retries", "window", "expected_rate
 
 def _untyped(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options with each typed value as its document, and each length of time in seconds."""
-    if not isinstance(window := options.get("window"), Policy | Mapping | type | None):
+    window = options.get("window")
+    if window is not None and not isinstance(window, Policy | Mapping | type):
         raise InvalidSchedule(f"must be a Window, such as Window(60), or a mapping, not {window!r}", field="window")
     untyped = dict(options)
     for option, value in options.items():

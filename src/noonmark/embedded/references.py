@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.json_values import text_value
@@ -14,9 +14,11 @@ from noonmark.targets.function.registry import declared_reference, import_refere
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from functools import _lru_cache_wrapper
 
     from noonmark.targets.function.registry import FunctionRegistry
 
+T = TypeVar("T")
 MAX_FUNCTION = 500
 
 
@@ -40,7 +42,7 @@ def check_callable(func: object) -> None:
     """Refuse what cannot be called as a function."""
     if not callable(func):
         raise InvalidSchedule(f"must be callable, not {type(func).__name__}", field="func")
-    if inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func):
+    if _look_up(_is_generator, func):
         shown = getattr(func, "__qualname__", repr(func))
         raise InvalidSchedule(f"{shown} is a generator: a call of it would run nothing; return a value", field="func")
 
@@ -49,29 +51,41 @@ def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> N
     """Refuse arguments that do not fit the function; whether they are a list and a mapping is checked elsewhere."""
     if not isinstance(args, Sequence) or not isinstance(kwargs, Mapping | None):
         return
-    given: dict[str, Any] = {name: value for name, value in (kwargs or {}).items() if isinstance(name, str)}
-    try:
-        signature = _signature(func)
-    except TypeError:  # it cannot be cached
-        signature = _signature.__wrapped__(func)
-    if signature is None:
-        return
-    if "context" in signature.parameters:
-        given.setdefault("context", None)
-    try:
-        signature.bind(*args, **given)
-    except TypeError as error:
+    names = tuple([name for name in kwargs if isinstance(name, str)]) if kwargs else ()
+    problem = _look_up(_misfit, func, len(args), names)
+    if problem is not None:
         called = getattr(func, "__qualname__", "the function")
-        raise InvalidSchedule(f"do not fit {called}: {error}", field="args") from None
+        raise InvalidSchedule(f"do not fit {called}: {problem}", field="args")
+
+
+def _look_up(look: _lru_cache_wrapper[T], func: Callable[..., Any], *more: object) -> T:
+    """What is cached about a function, because many schedules often share one."""
+    try:
+        return look(func, *more)
+    except TypeError:  # it has no hash, so it cannot be cached
+        return look.__wrapped__(func, *more)
 
 
 @lru_cache(maxsize=64)
-def _signature(func: Callable[..., Any]) -> inspect.Signature | None:
-    """The signature of a function, if it has one. Cached, because many schedules often share a function."""
+def _is_generator(func: Callable[..., Any]) -> bool:
+    return inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func)
+
+
+@lru_cache(maxsize=64)
+def _misfit(func: Callable[..., Any], count: int, names: tuple[str, ...]) -> str | None:
+    """Why a call with so many arguments by position and these by name does not fit; None if it does."""
     try:
-        return inspect.signature(func)
+        signature = inspect.signature(func)
     except (TypeError, ValueError):  # some built-in functions have none
         return None
+    given = dict.fromkeys(names)
+    if "context" in signature.parameters:
+        given.setdefault("context", None)
+    try:
+        signature.bind(*[None] * count, **given)
+    except TypeError as error:
+        return str(error)
+    return None
 
 
 def check_name(field: str, name: object) -> None:

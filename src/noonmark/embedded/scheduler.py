@@ -1501,9 +1501,9 @@ class Scheduler:
         return self._declarations.find(job_id, deleted=deleted)
 
     def _declare(self, func: Callable[..., Any] | Mapping[str, Any], options: Mapping[str, Any]) -> str:
-        from noonmark.embedded.documents import copied_target, target_options
-
         if isinstance(func, Mapping):
+            from noonmark.embedded.documents import copied_target, target_options
+
             return self._declare_target(copied_target(func), target_options(options))
         self._open()
         schedule_id = self._declarations.declare(func, options)

@@ -143,7 +143,8 @@ def creation(  # noqa: PLR0913 - each is a part of the request
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     note = None if audit is None else audit(None, schedule, now=schedule.created)
     plan = first_plan(schedule, lookahead=lookahead)
-    plan = evolve(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
+    if note or quotas or agent_limits or proposal:
+        plan = evolve(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
     for _ in range(MAX_TRIES):
         graph = _check_order(store, schedule)
         created = yield plan if graph is None else replace(plan, graph=graph)

@@ -31,8 +31,9 @@ def parse_trigger(document: object, *, now: datetime, key: str = "") -> Trigger:
     A trigger is bound as its document would be.
     """
     instant_argument("now", now)
-    fingerprint = fingerprint_of(document)
-    known = cast("Trigger", document) if type(document) in TYPES else _triggers_read.find(fingerprint)
+    is_trigger = type(document) in TYPES
+    fingerprint = None if is_trigger else fingerprint_of(document)
+    known = cast("Trigger", document) if is_trigger else _triggers_read.find(fingerprint)
     make = _read(document) if known is None else lambda: known
     try:
         trigger = make()

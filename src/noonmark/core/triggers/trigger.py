@@ -7,7 +7,7 @@ for the planner, which adds it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
@@ -37,7 +37,7 @@ _FIELDS = {"at": "due", "start_at": "start", "end_at": "end"}
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
-class Trigger(ABC):
+class Trigger:  # not an ABC, of which `isinstance` takes several times as long
     """The common base of the five triggers: nominal times within `start` and `end`, both inclusive.
 
     One that was given naive datetimes has no fires, and no document, until `in_zone` makes them instants.

@@ -53,6 +53,10 @@ if TYPE_CHECKING:
     from noonmark.stores.rules.unit_of_work import Identity, Subscription, UnitOfWork
     from noonmark.stores.rules.workflow_records import TargetUse
 
+    Creations = Sequence[tuple[Plan, Schedule]]
+    WritePlain = Callable[[Creations, set[Identity]], Creations]
+    """Writes the plain creations that nobody listens for, given the ids that others depend on; returns the rest."""
+
 
 def apply(uow: UnitOfWork, state: ScheduleState, before: Schedule, after: Schedule) -> None:
     """Bring the live rows, the subscriptions and the dependencies in line with a changed schedule."""
@@ -158,21 +162,26 @@ def _release_rows(uow: UnitOfWork, state: ScheduleState) -> None:
     slots.hand_over_keys(uow, [row.wanted for row in rows])
 
 
-def create_all(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool]:
-    """Create schedules with their first plans; False where the id is taken. None is created if one is refused."""
+def create_all(uow: UnitOfWork, plans: Sequence[Plan], write_plain: WritePlain | None = None) -> list[bool]:
+    """Create schedules with their first plans; False where the id is taken. None is created if one is refused.
+
+    `write_plain` is how the store writes the usual ones.
+    """
     answers: list[bool] = []
     for answer in (judged := _judge(uow, plans)).answers:
         if isinstance(answer, QuotaExceeded):
             raise answer
         answers.append(answer)
-    _create(uow, judged)
+    _create(uow, judged, write_plain)
     return answers
 
 
-def create_each(uow: UnitOfWork, plans: Sequence[Plan]) -> list[bool | QuotaExceeded]:
+def create_each(
+    uow: UnitOfWork, plans: Sequence[Plan], write_plain: WritePlain | None = None
+) -> list[bool | QuotaExceeded]:
     """The same for independent plans of several callers: one that is refused has its error as the answer."""
     judged = _judge(uow, plans)
-    _create(uow, judged)
+    _create(uow, judged, write_plain)
     return judged.answers
 
 
@@ -216,14 +225,18 @@ def _judge(uow: UnitOfWork, plans: Sequence[Plan]) -> _Judged:
     return _Judged(answers, accepted, followed)
 
 
-def _create(uow: UnitOfWork, judged: _Judged) -> None:
-    accepted, followed = judged.accepted, judged.followed
+def _create(uow: UnitOfWork, judged: _Judged, write_plain: WritePlain | None) -> None:
+    followed = judged.followed
     # Schedules are numbered in the order of their first occurrences, as those are: see `UnitOfWork.reserve`.
-    accepted.sort(key=lambda one: one[0].planned[0].id if one[0].planned else "")
+    accepted: Creations = sorted(judged.accepted, key=lambda one: one[0].planned[0].id if one[0].planned else "")
+    if write_plain is not None:
+        accepted = write_plain(accepted, followed)
+    if not accepted:
+        return
     uow.reserve({row.id for plan, _ in accepted for row in plan.planned})
     created = []
     for plan, schedule in accepted:
-        state = _new_state(uow.next_schedule_key(len(accepted)), schedule, plan)
+        state = new_state(uow.next_schedule_key(len(accepted)), schedule, plan)
         state.followed = int((schedule.owner.tenant, schedule.schedule_id) in followed)
         uow.add_schedule(state, schedule)
         created.append((state, schedule))
@@ -241,6 +254,22 @@ def _create(uow: UnitOfWork, judged: _Judged) -> None:
         proposals.finish(uow, plan, approved=not is_denied)
     uow.add_subscriptions(
         [(state, schedule.owner.tenant, one) for state, schedule in created for one in subscriptions_of(schedule)]
+    )
+
+
+def is_plain(plan: Plan, schedule: Schedule) -> bool:
+    """Whether a creation only adds a schedule and its next fires, if nobody depends on it or listens for it."""
+    declared = schedule.declaration
+    return (
+        is_independent(plan)
+        and plan.schedule is None
+        and schedule.phase is SchedulePhase.ACTIVE
+        and not plan.closed
+        and (bool(plan.planned) or not plan.exhausted)  # else it is completed at once
+        and not declared.depends_on
+        and declared.expected_rate is None
+        and not isinstance(declared.trigger, EventTrigger)
+        and not target_uses(schedule)
     )
 
 
@@ -377,7 +406,8 @@ def _pause(uow: UnitOfWork, state: ScheduleState, schedule: Schedule, why: Pause
     uow.add_audit_entry(schedule.owner.tenant, note)
 
 
-def _new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
+def new_state(key: int, schedule: Schedule, plan: Plan) -> ScheduleState:
+    """The state of a new schedule, before its fires are added."""
     return ScheduleState(
         schedule=key,
         uid=schedule.uid,

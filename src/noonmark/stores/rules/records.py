@@ -282,15 +282,20 @@ class EventStream:
 
 def new_row(occurrence: Occurrence, *, key: int, state: ScheduleState, pack: Pack) -> Row:
     """The record of a new occurrence, which can be claimed from its due time."""
+    return Row(*new_values(occurrence, key, state, pack))
+
+
+def new_values(occurrence: Occurrence, key: int, state: ScheduleState, pack: Pack) -> tuple[Any, ...]:
+    """The columns of that record."""
     own, behind = _pack_overrides(occurrence.overrides, pack)
-    return Row(
+    return (
         key, occurrence.id, state.schedule, occurrence.revision, occurrence.origin, occurrence.phase,
         occurrence.route, occurrence.nominal, occurrence.due, occurrence.first_due, occurrence.attempt,
         occurrence.fence, occurrence.reason, occurrence.detail, occurrence.missed_count, occurrence.missed_first,
         occurrence.missed_last, occurrence.caught_up, occurrence.losses, occurrence.waiting_for,
         int(occurrence.holds_slot), pack(occurrence.payload), own, occurrence.due, 0, occurrence.node, None,
         occurrence.started, occurrence.stop, occurrence.deadline, None, None, None, None, None, state.owner, behind,
-        None,
+        None, None,
     )  # fmt: skip
 
 

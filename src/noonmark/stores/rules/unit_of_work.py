@@ -100,10 +100,23 @@ class ListenerQuestion(NamedTuple):
 class UnitOfWork(ABC):
     """One transaction; `now` is the store's clock."""
 
-    workflows: WorkflowRecords
-    sessions: SessionRecords
-    budgets: BudgetRecords
-    proposals: ProposalRecords
+    if TYPE_CHECKING:  # a store makes them at once, or when they are asked for
+
+        @property
+        def workflows(self) -> WorkflowRecords:
+            """Workflow runs and their steps."""
+
+        @property
+        def sessions(self) -> SessionRecords:
+            """Sessions of agents."""
+
+        @property
+        def budgets(self) -> BudgetRecords:
+            """Budgets, and what was spent."""
+
+        @property
+        def proposals(self) -> ProposalRecords:
+            """Proposed schedules."""
 
     def __init__(self, now: Callable[[], Micros]) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""The fast path: the usual admissions and settlements of a call in a few statements.
+"""The fast path: the usual creations, admissions and settlements of a call in a few statements.
 
 A start is plain if it takes nothing but the slot and no halt may cover it, an end if no row waits for what it gives
 back, and both if nothing else in the call is about the same schedule and no schedule listens for it as a system event.
@@ -22,9 +22,10 @@ from noonmark.core.targets import AGENT_ROUTES, WorkflowTarget
 from noonmark.stores.rules.admission import after_start
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.plain_starts import takes_only_slot
-from noonmark.stores.rules.records import OWN
+from noonmark.stores.rules.plan_writes import is_plain, new_state
+from noonmark.stores.rules.records import OWN, new_values
 from noonmark.stores.sql import subscriptions, workflows
-from noonmark.stores.sql.records import run_values, to_json
+from noonmark.stores.sql.records import ROW_COLUMNS, STATE_COLUMNS, run_values, state_values, to_json
 from noonmark.stores.sql.row_checks import NARROW
 from noonmark.stores.sql.runs import put_runs
 
@@ -34,8 +35,11 @@ if TYPE_CHECKING:
     from noonmark.core.admission import Admission
     from noonmark.core.instants import Micros
     from noonmark.core.occurrence import Occurrence
+    from noonmark.core.planner import Plan
+    from noonmark.core.schedule import Schedule
     from noonmark.core.settlement import Settlement
-    from noonmark.stores.rules.unit_of_work import Topic
+    from noonmark.stores.rules.plan_writes import Creations
+    from noonmark.stores.rules.unit_of_work import Identity, Topic
     from noonmark.stores.sql.session import Session, Values
     from noonmark.stores.sql.unit_of_work import UnitOfWork
 
@@ -94,6 +98,41 @@ _ENDED = """
 ENDED = _ENDED.format(more="")
 LAST_ENDED = _ENDED.format(more="phase = 'completed', updated = ?, version = version + 1,")
 """For the last end of a schedule with nothing to come. For others, the phase is not written."""
+
+
+def create_plain(uow: UnitOfWork, accepted: Creations, followed: set[Identity]) -> Creations:
+    """Write the plain creations among those that the rules have accepted; returns the others."""
+    if any(schedule.declaration.depends_on for _, schedule in accepted):
+        return accepted  # one may follow another
+    session = uow.session
+    plain: list[tuple[Plan, Schedule]] = []
+    others: list[tuple[Plan, Schedule]] = []
+    created = str(SystemEvent.SCHEDULE_CREATED)
+    subscribed = subscriptions.subscribed(session, {(one.owner.tenant, created) for _, one in accepted})
+    for plan, schedule in accepted:
+        tenant = schedule.owner.tenant
+        is_noticed = (tenant, schedule.schedule_id) in followed or (tenant, created) in subscribed
+        (others if is_noticed or not is_plain(plan, schedule) else plain).append((plan, schedule))
+    if not plain:
+        return others
+    keys = session.numbers("schedules", len(plain))
+    ids = sorted([row.id for plan, _ in plain for row in plan.planned])
+    numbers = dict(zip(ids, session.numbers("occurrences", len(ids)) if ids else (), strict=True))
+    rows: list[Values] = []
+    states: list[Values] = []
+    for key, (plan, schedule) in zip(keys, plain, strict=True):
+        state = new_state(key, schedule, plan)
+        state.live = len(plan.planned)
+        uow.add_document(state, schedule)
+        states.append(state_values(state))
+        rows += [new_values(one, numbers[one.id], state, uow.pack) for one in plan.planned]
+        if plan.note is not None:
+            uow.add_audit_entry(schedule.owner.tenant, plan.note)
+    uow.write()
+    session.insert("schedule_states", STATE_COLUMNS, states)
+    if rows:
+        session.insert("occurrences", ROW_COLUMNS, rows)
+    return others
 
 
 def start_all(uow: UnitOfWork, admissions: Sequence[Admission], *, now: Micros, lease: Micros) -> dict[str, Occurrence]:

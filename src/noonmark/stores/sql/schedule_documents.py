@@ -20,7 +20,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.lineage import read_lineage
 from noonmark.core.schedule import Declaration, Owner, Pause, Schedule, restore_schedule
 from noonmark.core.targets import FunctionTarget
-from noonmark.core.triggers import parse_trigger
+from noonmark.core.triggers import EventTrigger, parse_trigger
 from noonmark.stores.rules.records import SCHEDULE_PHASES, Unreadable
 from noonmark.stores.sql.records import from_json
 from noonmark.stores.sql.row_checks import DamageLog, RowCheck, describe_problems
@@ -70,10 +70,24 @@ _POLICIES = tuple(
 )
 _policies_of: Callable[[Declaration], tuple[Any, ...]] = attrgetter(*_POLICIES)
 _encode = json.JSONEncoder().encode
+_compact = json.JSONEncoder(separators=(",", ":")).encode
 _KNOWN = 8_192
 """How many schedules, and how many parts, are cached."""
 _ANY_TRIGGER = {"type": "event", "event_type": "any"}
-"""The terms are parsed with this trigger: every policy is written out, and none depends on it."""
+"""The terms are parsed with this trigger: no policy depends on it."""
+OMITTED = {
+    "missing_target_policy": "mark_misfired",
+    "retry_policy": {"max_attempts": 1, "backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300},
+    "delivery": "at_least_once",
+    "enabled": True,
+    "planning_horizon_days": 30,
+    "planning_horizon_occurrences": 1,
+}
+"""Policies that are left out of the terms if they have these values: they were half of the row of most schedules.
+
+Rows of any age are read with these values, so they never change, even if the defaults of documents do. Policies whose
+default depends on the trigger or the target are always written out.
+"""
 
 
 def to_columns(key: int, schedule: Schedule) -> tuple[Any, ...]:
@@ -155,8 +169,9 @@ class ScheduleCache:
             for key in fresh:
                 known.pop(key, None)
             known.update(fresh)
-            for key in list(islice(known, max(0, len(known) - _KNOWN))):
-                del known[key]
+            if len(known) > _KNOWN:
+                for key in list(islice(known, len(known) - _KNOWN)):
+                    del known[key]
 
     def read(self, session: Session, versions: Mapping[int, int]) -> dict[int, Schedule | Unreadable]:
         """The schedules with some keys, at these versions; for one that cannot be read, what is wrong with it."""
@@ -246,14 +261,24 @@ def _trigger(text: str) -> Trigger:
 
 @lru_cache(maxsize=_KNOWN)
 def _terms(text: str) -> Declaration:
-    return restore_schedule({**json.loads(text), "trigger": _ANY_TRIGGER})
+    return restore_schedule({**OMITTED, **json.loads(text), "trigger": _ANY_TRIGGER})
 
 
 def _written(declared: Declaration) -> tuple[str | None, str]:
     """The two parts of a document. Policies repeat, targets do not: the parts are joined as text."""
-    trigger = None if declared.trigger is None else _encode(declared.trigger.to_document())
-    target = _encode(declared.target.to_document())
-    return trigger, f'{{"target": {target}, {_policies(_policies_of(declared))[1:]}'
+    trigger = None if declared.trigger is None else _trigger_text(declared.trigger)
+    target = _compact(declared.target.to_document())
+    return trigger, f'{{"target":{target},{_policies(_policies_of(declared))[1:]}'
+
+
+def _trigger_text(trigger: Trigger) -> str:
+    # Filters of events are no part of a hash.
+    return _compact(trigger.to_document()) if isinstance(trigger, EventTrigger) else _text_of_times(trigger)
+
+
+@lru_cache(maxsize=_KNOWN)
+def _text_of_times(trigger: Trigger) -> str:
+    return _compact(trigger.to_document())
 
 
 @lru_cache(maxsize=256)
@@ -263,4 +288,4 @@ def _policies(values: tuple[Any, ...]) -> str:
     )
     document = declared.to_document()
     del document["target"]
-    return _encode(document)
+    return _compact({name: value for name, value in document.items() if OMITTED.get(name) != value})

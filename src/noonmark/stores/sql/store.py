@@ -199,10 +199,17 @@ class SqlStore(ABC):
 
     def _create_all(self, plans: Sequence[Plan]) -> list[bool]:
         tenants = {plan.snapshot.schedule.owner.tenant for plan in plans}
-        return self._write_locked(tenants, lambda uow: plan_writes.create_all(uow, plans), notify=True)
+
+        def create(uow: UnitOfWork) -> list[bool]:
+            return plan_writes.create_all(uow, plans, partial(fast_path.create_plain, uow))
+
+        return self._write_locked(tenants, create, notify=True)
 
     def _create_each(self, tenant: str, take: Callable[[], Sequence[Plan]]) -> Sequence[bool | NoonmarkError]:
-        return self._write_locked({tenant}, lambda uow: plan_writes.create_each(uow, take()), notify=True)
+        def create(uow: UnitOfWork) -> Sequence[bool | NoonmarkError]:
+            return plan_writes.create_each(uow, take(), partial(fast_path.create_plain, uow))
+
+        return self._write_locked({tenant}, create, notify=True)
 
     def graph(self, tenant: str, schedule_ids: Collection[str]) -> Graph:
         return self._read(lambda uow: graph(uow.session, tenant, schedule_ids))

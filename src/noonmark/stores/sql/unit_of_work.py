@@ -7,7 +7,7 @@ row waits.
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from noonmark.core.ids import TRIGGER
@@ -145,11 +145,6 @@ _HOLDS_SLOT = ROW_COLUMNS.index("holds_slot")
 class UnitOfWork(rules.UnitOfWork):
     """What a transaction has read and changed; `now` is the store's clock."""
 
-    workflows: workflows.WorkflowRecords
-    sessions: sessions.SessionRecords
-    budgets: budgets.BudgetRecords
-    proposals: proposals.ProposalRecords
-
     def __init__(self, session: Session, schedule_cache: ScheduleCache) -> None:
         super().__init__(session.now)
         self.session = session
@@ -175,10 +170,24 @@ class UnitOfWork(rules.UnitOfWork):
         self._notes: list[tuple[str, AuditEntry]] = []
         self._numbers: dict[str, deque[int]] = {}
         self._reserved: dict[str, int] = {}
-        self.workflows = workflows.WorkflowRecords(session, self.report)
-        self.sessions = sessions.SessionRecords(session)
-        self.budgets = budgets.BudgetRecords(session, self.report)
-        self.proposals = proposals.ProposalRecords(session)
+
+    # Few transactions need these.
+
+    @cached_property
+    def workflows(self) -> workflows.WorkflowRecords:
+        return workflows.WorkflowRecords(self.session, self.report)
+
+    @cached_property
+    def sessions(self) -> sessions.SessionRecords:
+        return sessions.SessionRecords(self.session)
+
+    @cached_property
+    def budgets(self) -> budgets.BudgetRecords:
+        return budgets.BudgetRecords(self.session, self.report)
+
+    @cached_property
+    def proposals(self) -> proposals.ProposalRecords:
+        return proposals.ProposalRecords(self.session)
 
     def pack(self, value: object) -> str | None:
         return to_json(value)
@@ -384,6 +393,10 @@ class UnitOfWork(rules.UnitOfWork):
 
     def add_schedule(self, state: ScheduleState, schedule: Schedule) -> None:
         self._states[state.schedule] = self._changed_states[state.schedule] = state
+        self.add_document(state, schedule)
+
+    def add_document(self, state: ScheduleState, schedule: Schedule) -> None:
+        """Store a new schedule whose state is written by the caller."""
         self._new_schedules.append(schedule_documents.to_columns(state.schedule, schedule))
         self.schedule_cache.keep({state.schedule: (state.version, schedule)})
 
@@ -549,8 +562,9 @@ class UnitOfWork(rules.UnitOfWork):
             noted = [note_values(number, *one) for number, one in zip(numbers, self._notes, strict=True)]
             self.session.insert("notes", NOTE_COLUMNS, noted)
             self._notes.clear()
-        self.workflows.write()
-        self.budgets.write()
+        for records in ("workflows", "budgets"):
+            if records in self.__dict__:
+                getattr(self, records).write()
 
     def _write(
         self,

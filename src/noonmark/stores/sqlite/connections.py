@@ -12,7 +12,7 @@ import sqlite3
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from noonmark.core.errors import StoreUnavailable
 from noonmark.stores import fork_safety
@@ -42,13 +42,13 @@ class FileIdentity:
         self._known: dict[str, tuple[int, int]] = {}
         self._journal = os.path.realpath(self._path) + JOURNAL  # SQLite keeps it beside the file, not beside a link
 
-    def check(self) -> int:
+    def check(self, *, journal: bool = True) -> int:
         """How many bytes the journal has; StoreUnavailable if the path leads to another file.
 
-        Costs two calls of the file system.
+        Costs a call of the file system for the database, and one for the journal.
         """
         size = 0
-        for path in (self._path, self._journal):
+        for path in (self._path, self._journal) if journal else (self._path,):
             known, (current, size) = self._known.get(path), _identity(path)
             if known is None and current is not None:
                 self._known[path] = current
@@ -112,23 +112,26 @@ class Connections:
     @contextmanager
     def writing(self, *, is_durable: bool = True) -> Iterator[sqlite3.Connection]:
         """One transaction that may write. One that is not durable is on the disk with the next that is."""
-        with self._writing, self._explained():
-            connection = self._open_writer()
-            if self._is_durable is not is_durable:
-                connection.execute(_DURABLE if is_durable else _NOT_DURABLE)
-                self._is_durable = is_durable
-            self._begin(connection)
+        with self._writing:
             try:
-                self._identity.check()
-                yield connection
-                connection.execute("COMMIT")
-                journal_bytes = self._identity.check()  # what went into a file that is gone is not acknowledged
-            except BaseException:
-                # After some errors SQLite has undone it already.
-                with suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-                raise
-            self.checkpoints.after_commit(connection, journal_bytes)
+                connection = self._open_writer()
+                if self._is_durable is not is_durable:
+                    connection.execute(_DURABLE if is_durable else _NOT_DURABLE)
+                    self._is_durable = is_durable
+                self._begin(connection)
+                try:
+                    self._identity.check(journal=False)
+                    yield connection
+                    connection.execute("COMMIT")
+                    journal_bytes = self._identity.check()  # what went into a file that is gone is not acknowledged
+                except BaseException:
+                    # After some errors SQLite has undone it already.
+                    with suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                    raise
+                self.checkpoints.after_commit(connection, journal_bytes)
+            except sqlite3.DatabaseError as error:
+                self._raise_explained(error)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -152,20 +155,26 @@ class Connections:
     @contextmanager
     def autocommit_connection(self) -> Iterator[sqlite3.Connection]:
         """The same for one statement, read to its end: by itself, that is consistent without a transaction."""
-        with self._reading, self._explained():
-            yield self._open_reader()
+        with self._reading:
+            try:
+                yield self._open_reader()
+            except sqlite3.DatabaseError as error:
+                self._raise_explained(error)
 
     @contextmanager
     def bare(self) -> Iterator[sqlite3.Connection]:
         """The connection that writes, outside any transaction. Each of its statements waits for others by itself."""
-        with self._writing, self._explained():
-            connection = self._open_writer()
-            connection.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1_000)}")
+        with self._writing:
             try:
-                yield connection
-            finally:
-                with suppress(sqlite3.Error):
-                    connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
+                connection = self._open_writer()
+                connection.execute(f"PRAGMA busy_timeout = {int(self._busy_seconds * 1_000)}")
+                try:
+                    yield connection
+                finally:
+                    with suppress(sqlite3.Error):
+                        connection.execute(f"PRAGMA busy_timeout = {_ROUND_MS}")
+            except sqlite3.DatabaseError as error:
+                self._raise_explained(error)
 
     def close(self) -> None:
         """Close all connections."""
@@ -222,14 +231,10 @@ class Connections:
     def _all(self) -> tuple[sqlite3.Connection | None, ...]:
         return self._reader, self.checkpoints.connection, self._writer
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.OperationalError, sqlite3.DatabaseError) as error:
-            if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
-                raise
-            raise unavailable(self.path, error) from error
+    def _raise_explained(self, error: sqlite3.DatabaseError) -> NoReturn:
+        if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
+            raise error
+        raise unavailable(self.path, error) from error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """Begin a transaction that writes, in as many rounds as make up the time to wait for others."""

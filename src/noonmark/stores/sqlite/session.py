@@ -170,11 +170,14 @@ def _has_one_list_of_rows(text: str) -> bool:
 
 def _bound(text: str, parameters: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
     """A statement and its parameters. One row alone needs no JSON, which takes longer than most look-ups of one."""
+    if len(parameters) == 1 and _is_one_row(parameters[0]) and _has_one_list_of_rows(text):
+        row: Any = parameters[0]
+        return _put(text, has_one_row=True), row[0]
     places = [place for place, one in enumerate(parameters) if _is_one_row(one)]
     if len(places) != 1 or not _has_one_list_of_rows(text):
         return _put(text), _sent(parameters)
     [place] = places
-    row: Any = parameters[place]
+    row = parameters[place]
     return _put(text, has_one_row=True), (*_sent(parameters[:place]), *row[0], *_sent(parameters[place + 1 :]))
 
 
