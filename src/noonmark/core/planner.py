@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import evolve, fast_frozen
+from noonmark.core.frozen import evolver, fast_frozen
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import DAY, MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -383,13 +383,16 @@ def look_ahead(so_far: Plan, *, due_times: dict[Micros, Micros], now: Micros, lo
         # Another one is needed when the first beyond the lookahead comes within it, or the days reach the next one.
         needed = [due - lookahead for due in ahead] + ([upcoming - days] if len(ahead) < horizon.occurrences else [])
         plan_at = now if len(planned) == MAX_AHEAD else max(now, min(needed))
-    return evolve(
+    return _with_planned(
         so_far,
         watermark=watermark,
         plan_at=plan_at,
         exhausted=upcoming is None,
         planned=(*so_far.planned, *planned),
     )
+
+
+_with_planned = evolver(Plan, "watermark", "plan_at", "exhausted", "planned")
 
 
 def owed(snapshot: Snapshot) -> FollowUp | None:
@@ -456,6 +459,9 @@ def _stop(so_far: Plan, *, now: Micros) -> Plan:
 def _decide(so_far: Plan, fires: Fires, rows: Sequence[Projection], *, after: Micros, now: Micros) -> Plan:
     """Put what the misfire policy says about the fires after an instant into a plan; `rows` are their projections."""
     snapshot, schedule = so_far.snapshot, so_far.snapshot.schedule
+    oldest = fires.next_micros(after)
+    if oldest is None or oldest > now:  # as for nearly every new schedule
+        return so_far
     decision = decide(schedule.declaration.misfire_policy, fires, uid=schedule.uid, after=after, now=now)
     if decision.reason is Reason.NOT_DUE:
         return so_far

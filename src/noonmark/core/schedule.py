@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Memory, Reader, fingerprint_of, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import evolve, fast_frozen
+from noonmark.core.frozen import evolver, fast_frozen
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -351,7 +351,7 @@ def _read(
     if policies is None or target is None or problems:
         raise refusal(problems)
     _policies_read.keep(fingerprint, policies)
-    return evolve(
+    return _with_names(
         policies,
         schedule_id=schedule_id,
         name=name,
@@ -362,6 +362,7 @@ def _read(
     )
 
 
+_with_names = evolver(Declaration, "schedule_id", "name", "description", "labels", "trigger", "target")
 _NAMES = frozenset({"schedule_id", "name", "description", "labels"})
 _NO_POLICIES = _NAMES | {"trigger", "target"}
 _policies_read: Memory[Declaration] = Memory()
