@@ -11,6 +11,7 @@ projection lies beyond the watermark.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,8 @@ class Snapshot:
     """The last plan said that nothing follows."""
     unserved: bool = False
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
+    lacks_node: bool = False
+    """The same for as long as `MIN_PATIENCE`: no live node serves it, but its target may not count as missing yet."""
     upstreams: Standings | None = None
     """The schedules it depends on, if it has no trigger."""
     rate_window: RateWindow | None = None
@@ -497,4 +500,7 @@ def _close(snapshot: Snapshot, missed: Missed, *, due: Micros) -> Occurrence:
     if snapshot.unserved:
         phase = snapshot.schedule.declaration.missing_target_policy.phase
         missed = replace(missed, reason=Reason.TARGET_MISSING)
-    return gap_row(snapshot.schedule, missed, due=due, phase=phase)
+    row = gap_row(snapshot.schedule, missed, due=due, phase=phase)
+    if snapshot.lacks_node and row.reason is Reason.NEWER_FIRE:
+        return replace(row, detail=json.dumps({"route": row.route}))
+    return row
