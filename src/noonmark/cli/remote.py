@@ -276,7 +276,7 @@ class StoreRemote:
         """The service over a store that is not open yet."""
         from noonmark.operations.service import BundleLimits, Service
         from noonmark.ports.runtime import Timing
-        from noonmark.wiring import disk_space, fresh_id, make_store, zone_data_version
+        from noonmark.wiring import disk_space, fresh_id, make_store, store_option, zone_data_version
 
         return Service(
             store=make_store(self._url, self._clock, migrates=False, creates_file=creates_file),
@@ -285,6 +285,7 @@ class StoreRemote:
             machine_clock=self._clock.micros,
             zone_data=zone_data_version(),
             disks=partial(disk_space, self._url, None),
+            reach=store_option(self._url),
             # Who can write the file can do more than a bundle can; a server shares its database with others.
             bundle_limits=None if self._file is None else BundleLimits(),
         )

@@ -156,6 +156,8 @@ class Service:
     """What this process has last seen of its engine; None if it has none."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
+    reach: str | None = ""
+    """The option by which commands in log lines find this service; as in `Runtime`."""
     pinger: Pinger | None = None
     """Calls the URLs that schedules name for their starts and ends."""
     key_cache: KeyCache | None = None
@@ -187,7 +189,15 @@ class Service:
         run = replace(settlement.run, error=None)  # the words of others stay out of the log
         if run.outcome in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED):
             words, retry_at = f"its {source} said so", settlement.retry_at
-            line = failure_line(schedule, occurrence, run, settlement.reason, retry_at=retry_at, own_words=words)
+            line = failure_line(
+                schedule,
+                occurrence,
+                run,
+                settlement.reason,
+                retry_at=retry_at,
+                own_words=words,
+                reach=self.reach,
+            )
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
@@ -205,7 +215,7 @@ class Service:
             return
         with suppress(NoonmarkError):  # the end is written; only a line is missing
             stored = self.store.find_uid(settlement.occurrence.uid)
-            line = None if stored is None else pause_line(stored.schedule, settlement.run)
+            line = None if stored is None else pause_line(stored.schedule, settlement.run, self.reach)
             if line is not None:
                 schedule_id = settlement.occurrence.schedule_id
                 logger.warning("%s", line, extra={"schedule_id": schedule_id})

@@ -124,7 +124,7 @@ class Runtime:
     locks: NodeLocks | None = None
     """How nodes of this machine see that another is gone; without them, leases alone decide."""
     reach: str | None = ""
-    """The store that commands in log lines name, for a shell; empty where they ask a server, None if only this program
-    has the store."""
+    """The option by which commands in log lines find the store or a server, for a shell; empty where they need none,
+    None if only this program has the store."""
     has_remote_host: bool = True
     """Whether targets that ask for the remote agent host find one; without agents, the node is given none of them."""
