@@ -232,14 +232,16 @@ class ServerRemote:
                 f"{error.message}. Give a key with `noonmark login`, --key-file or {KEY_VARIABLE}"
             ) from None
         except Unreachable as error:
-            if error.message.startswith("the certificate of "):
+            from noonmark.client.transport import NOT_SENT, is_untrusted, lacks_tls
+
+            if is_untrusted(error):
                 raise Unreachable(
                     f"{error.message}. If a private authority has signed it, name that with --ca-file or {CA_VARIABLE}"
                 ) from None
-            if "answers without TLS" in error.message:
+            if lacks_tls(error):
                 raise
-            # The question that ends the message already names the command that starts one.
-            end = " Name" if error.message.endswith("?") else ". Start a server with `noonmark serve`, name"
+            # The message of such an error already names the command that starts one.
+            end = " Name" if isinstance(error.__cause__, NOT_SENT) else ". Start a server with `noonmark serve`, name"
             raise Unreachable(
                 f"{error.message}{end} another one with --server or {SERVER_VARIABLE},"
                 " or use a store directly with --store sqlite:///noonmark.db"
