@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_hex
 from ssl import SSLCertVerificationError, SSLError
@@ -16,6 +15,7 @@ from urllib.parse import quote, urlencode
 import httpx2
 
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, InvalidTrigger, NoonmarkError, Problem, Unreachable
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.json_values import shown
 from noonmark.operations.errors import error_of
@@ -55,7 +55,7 @@ class Http(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Request(Generic[T]):
     """An HTTP request, how its answer is read, and whether it may be sent again if it may have arrived."""
 
@@ -64,7 +64,7 @@ class Request(Generic[T]):
     is_repeatable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page(Generic[T]):
     """Part of a list, and the cursor of the next part."""
 
@@ -72,7 +72,7 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Listing(Generic[T]):
     """A list that comes in pages."""
 

@@ -12,10 +12,10 @@ projection lies beyond the watermark.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import evolver, fast_frozen
+from noonmark.core.frozen import evolver, fast_frozen, frozen
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import DAY, MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Projection:
     """What a plan needs to know of an occurrence that it may still change."""
 
@@ -63,7 +63,7 @@ class Projection:
         return not self.is_claimed and self.waiting_for is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Gap:
     """A row that stands for many fires, or for one that did not run: the first, the last, and how many."""
 
@@ -73,7 +73,7 @@ class Gap:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rewound:
     """What a clock that was ahead has closed, put right."""
 
@@ -86,7 +86,7 @@ class Rewound:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Snapshot:
     """A schedule as it was read, with its projections in the order of their nominal times."""
 
@@ -119,7 +119,7 @@ class Snapshot:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Plan:
     """What to write, on condition that revision and watermark are still those of the snapshot.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ from noonmark.core.causation import (
 )
 from noonmark.core.changes import schedule_changes
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, NotFound, StoreUnavailable
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import fast_frozen, frozen
 from noonmark.core.ids import is_hidden
 from noonmark.core.instants import to_text
 from noonmark.core.interruption import failure_line, pause_line, rate_line
@@ -96,7 +96,7 @@ class AuditEntryMaker(Protocol):
         """Make the entry of a change, or of a request that changes nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundleLimits:
     """How large bundles may be."""
 
@@ -106,7 +106,7 @@ class BundleLimits:
     """All archives of a tenant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Service:
     """The parts of a process that performs operations."""
 
@@ -229,7 +229,7 @@ class Service:
         self.wake(None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CallingSession:
     """The session whose agent makes a request."""
 
@@ -244,7 +244,7 @@ class CallingSession:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Caller:
     """Who makes a request, on whose behalf, and through what."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, SECOND
 from noonmark.core.quotas import UNLIMITED
 
@@ -37,7 +38,7 @@ class Seal(Protocol):
 MILLISECOND: Micros = SECOND // 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Timing:
     """The intervals and batch sizes of a node."""
 
@@ -99,7 +100,7 @@ class Pinger(Protocol):
         """How many calls have not ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Runtime:
     """The adapters and settings of one node."""
 
