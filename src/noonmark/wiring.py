@@ -143,13 +143,13 @@ def store_url(store: object) -> object:
     return store
 
 
-def shell_argument(url: object) -> str | None:
-    """The URL of a store as a command in a log line names it, without its password; None for one in memory."""
+def store_option(url: object) -> str | None:
+    """The option by which a command in a log line finds a store, without its password; None for one in memory."""
     from shlex import quote
 
     from noonmark.core.redaction import redact
 
-    return None if url == MEMORY or not isinstance(url, str) else quote(redact(url))
+    return None if url == MEMORY or not isinstance(url, str) else f"--store {quote(redact(url))}"
 
 
 def file_of(url: str) -> Path | None:

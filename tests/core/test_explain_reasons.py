@@ -80,8 +80,26 @@ TOLD = {
             {"phase": Phase.MISFIRED, **GAP},
             [],
             (
-                f"It did not run: {LONG} due together with a newer fire, and the misfire policy `catch_up_one` runs "
-                "only the newest."
+                f"It did not run: {LONG} missed because a newer one was due before they started, and the misfire "
+                "policy `catch_up_one` runs only the newest."
+            ),
+        ),
+        (
+            {"misfire_policy": misfire.CatchUpOne()},
+            {"phase": Phase.MISFIRED, "facts": {"route": "function:x"}},
+            [],
+            (
+                "It did not run: the fire of 2026-11-15 12:00:00 UTC was missed because no live node served "
+                "`function:x` until a newer one was due, and the misfire policy `catch_up_one` runs only the newest."
+            ),
+        ),
+        (
+            {},
+            {"phase": Phase.MISFIRED},
+            [],
+            (
+                "It did not run: the fire of 2026-11-15 12:00:00 UTC was missed because a newer one was due before it "
+                "started, and the misfire policy `skip` runs only the newest."
             ),
         ),
     ],

@@ -128,7 +128,7 @@ def test_the_end_of_a_program_in_words(code, words):
     ("reach", "words"),
     [
         ("", "`noonmark schedule explain occ_1` says more"),
-        ("sqlite:///jobs.db", "`noonmark schedule explain occ_1 --store sqlite:///jobs.db` says more"),
+        ("--store sqlite:///jobs.db", "`noonmark schedule explain occ_1 --store sqlite:///jobs.db` says more"),
         (None, '`scheduler.explain("occ_1")` says more'),
     ],
 )

@@ -265,6 +265,21 @@ def test_lateness_is_not_blamed_where_nobody_could_be_in_time(policy, unserved, 
     assert closed(plan_at(snapshot, 470)) == [(expected, 4, 100, 400)]
 
 
+@pytest.mark.parametrize(
+    ("grace", "lacks_node", "expected"),
+    [
+        (300, False, ("newer_fire", "")),
+        (300, True, ("newer_fire", '{"route": "function:tidy"}')),
+        (60, True, ("late", "")),
+    ],
+)
+def test_what_a_newer_fire_replaces_names_the_target_that_no_live_node_served(grace, lacks_node, expected):
+    policy = Skip(grace=grace * SECOND)
+    snapshot = replace(read(scheduled(misfire_policy=policy), 0), lacks_node=lacks_node)
+    [row] = plan_at(snapshot, 310).closed
+    assert (row.reason, row.detail) == expected
+
+
 def test_a_watermark_ahead_stands_while_its_projection_does():
     plan = plan_at(read(scheduled(), 9_000, 9_000), 150)
     assert (plan.planned, after_noon(plan.watermark)) == ((), 9_000)

@@ -63,6 +63,12 @@ def test_every_reason_either_ends_an_occurrence_or_explains_a_step():
 @pytest.mark.parametrize(
     ("reason", "detail", "sentence"),
     [
+        (
+            Reason.NEWER_FIRE,
+            '{"route": "http"}',
+            "No live node served `http` until a newer fire was due, and the misfire policy runs only the newest.",
+        ),
+        (Reason.NEWER_FIRE, '{"newer": "03:00"}', Reason.NEWER_FIRE.sentence),
         (Reason.TARGET_MISSING, '{"session": "desk"}', "There was no session `desk`."),
         (Reason.TARGET_MISSING, '{"workflow": "sales"}', "There was no workflow `sales`."),
         (Reason.TARGET_MISSING, '{"attempt": 1, "why": "there is no mob \'m\'"}', "There is no mob 'm'."),

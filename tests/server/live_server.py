@@ -126,6 +126,7 @@ def serving(
         bundle_limits=bundle_limits,
         instructions=instructions,
         seal=make_seal(SEALING_KEY),
+        reach="--server http://127.0.0.1:8002",
     )
     try:
         key = new_key(service, opens_store=True) if keyed else None

@@ -90,6 +90,7 @@ def test_a_failure_that_a_ping_reports_is_logged_without_its_words(server, open_
     [record] = [one for one in caplog.records if one.name == "noonmark.jobs"]
     assert record.levelno == logging.ERROR
     assert ": its ping said so (failed); `noonmark schedule explain " in record.getMessage()
+    assert record.getMessage().endswith(f" {server.service.reach}` says more")
     assert "MARK" not in caplog.text
 
 

@@ -124,6 +124,13 @@ def test_a_client_is_told_that_a_server_has_no_certificate(tmp_path):
         assert refused.value.message == f"{encrypted} answers without TLS; is its address {server.url}?"
         assert call("whoami", "--server", encrypted).errors == [refused.value.message], "not: start a server"
 
+        async def ask():
+            async with AsyncClient(encrypted) as client:
+                await client.whoami()
+
+        with pytest.raises(Unreachable, match="answers without TLS"):
+            asyncio.run(ask())
+
 
 def test_a_client_that_does_not_finish_its_handshake_locks_no_one_out(tmp_path):
     write_signed_certificate(tmp_path)

@@ -99,7 +99,9 @@ def test_due_schedules_run_and_are_logged(server):
     assert {one["schedule_id"] for one in about} == {touch}
     assert all(line.isprintable() for line in server.log.split("\n")), "a raw control character"
     told = [one for one in server.records if one["logger"] == "noonmark.jobs" and "FAKE" in one["event"]]
-    assert [one["level"] for one in told if "`noonmark schedule explain " in one["event"]] == ["error"]
+    [failure] = [one for one in told if "`noonmark schedule explain " in one["event"]]
+    assert failure["level"] == "error"
+    assert f" --server {server.url}` says more" in failure["event"]
 
 
 def test_a_schedule_with_the_label_has_metrics_of_its_own(server):

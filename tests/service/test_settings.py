@@ -7,7 +7,7 @@ import pytest
 
 from noonmark.cli.commands.server import ServerOptions
 from noonmark.core.errors import InvalidSchedule
-from noonmark.server.assembly import command_rules
+from noonmark.server.assembly import command_rules, server_option
 from noonmark.server.config import SETTINGS, Settings, load
 from tests.cli.runner import call
 from tests.cli.terminal import NOONMARK, in_pipe
@@ -309,3 +309,16 @@ def test_a_signing_key_is_never_shown_not_even_when_it_is_refused():
 )
 def test_a_server_knows_which_programs_it_starts_unless_others_start_them(flags, programs):
     assert command_rules(load(flags, {}).settings).programs == programs
+
+
+@pytest.mark.parametrize(
+    ("flags", "option"),
+    [
+        ({}, ""),
+        ({"host": "::1"}, "--server 'http://[::1]:8001'"),
+        ({"port": 8002}, "--server http://127.0.0.1:8002"),
+        ({"port": 8002, "public_url": "https://jobs.example.org/"}, "--server https://jobs.example.org"),
+    ],
+)
+def test_a_command_in_the_log_finds_a_server_that_does_not_listen_where_commands_look_first(flags, option):
+    assert server_option(load(flags, {}).settings) == option

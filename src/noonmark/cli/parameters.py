@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, g
 import click
 
 from noonmark.cli.help import entry, paragraphs, value_of
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ COMPLETION_VARIABLE = "_NOONMARK_COMPLETE"
 _NUMBER = re.compile(r"-[\d.]+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Parameter:
     """An argument or option: of several in one annotation, the last one that says something counts."""
 
@@ -50,7 +51,7 @@ class Parameter:
     """What a shell offers for it: `schedule` or `shell`."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Group:
     """A heading in the help of a command."""
 

@@ -232,14 +232,16 @@ class ServerRemote:
                 f"{error.message}. Give a key with `noonmark login`, --key-file or {KEY_VARIABLE}"
             ) from None
         except Unreachable as error:
-            if error.message.startswith("the certificate of "):
+            from noonmark.client.transport import NOT_SENT, is_untrusted, lacks_tls
+
+            if is_untrusted(error):
                 raise Unreachable(
                     f"{error.message}. If a private authority has signed it, name that with --ca-file or {CA_VARIABLE}"
                 ) from None
-            if "answers without TLS" in error.message:
+            if lacks_tls(error):
                 raise
-            # The question that ends the message already names the command that starts one.
-            end = " Name" if error.message.endswith("?") else ". Start a server with `noonmark serve`, name"
+            # The message of such an error already names the command that starts one.
+            end = " Name" if isinstance(error.__cause__, NOT_SENT) else ". Start a server with `noonmark serve`, name"
             raise Unreachable(
                 f"{error.message}{end} another one with --server or {SERVER_VARIABLE},"
                 " or use a store directly with --store sqlite:///noonmark.db"
@@ -276,7 +278,7 @@ class StoreRemote:
         """The service over a store that is not open yet."""
         from noonmark.operations.service import BundleLimits, Service
         from noonmark.ports.runtime import Timing
-        from noonmark.wiring import disk_space, fresh_id, make_store, zone_data_version
+        from noonmark.wiring import disk_space, fresh_id, make_store, store_option, zone_data_version
 
         return Service(
             store=make_store(self._url, self._clock, migrates=False, creates_file=creates_file),
@@ -285,6 +287,7 @@ class StoreRemote:
             machine_clock=self._clock.micros,
             zone_data=zone_data_version(),
             disks=partial(disk_space, self._url, None),
+            reach=store_option(self._url),
             # Who can write the file can do more than a bundle can; a server shares its database with others.
             bundle_limits=None if self._file is None else BundleLimits(),
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.changes import Action
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidSchedule, InvalidWorkflow, NotFound, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.workflows.definition import parse_definition
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DEFINED = ("workflow_id", "name", "description", "inputs", "steps", "on_failure"
 """The fields of a workflow document that define it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowChange:
     """A workflow to create, or to give a new version."""
 
@@ -32,7 +32,7 @@ class WorkflowChange:
     definition: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowChanges:
     """All changes of workflows that files make."""
 

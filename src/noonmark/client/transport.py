@@ -6,15 +6,16 @@ import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from secrets import token_hex
+from ssl import SSLCertVerificationError, SSLError
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import httpx2
 
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, InvalidTrigger, NoonmarkError, Problem, Unreachable
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.json_values import shown
 from noonmark.operations.errors import error_of
@@ -40,7 +41,7 @@ MAX_WAIT = 30.0
 """If a server asks for a longer wait, the error is raised at once."""
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
 """Errors after which the server has received nothing."""
-NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST")
+NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG", "HTTP_REQUEST"})
 """How versions of OpenSSL name an answer that is not TLS."""
 BUSY, UNAVAILABLE = 429, (502, 503, 504)
 
@@ -54,7 +55,7 @@ class Http(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Request(Generic[T]):
     """An HTTP request, how its answer is read, and whether it may be sent again if it may have arrived."""
 
@@ -63,7 +64,7 @@ class Request(Generic[T]):
     is_repeatable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Page(Generic[T]):
     """Part of a list, and the cursor of the next part."""
 
@@ -71,7 +72,7 @@ class Page(Generic[T]):
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Listing(Generic[T]):
     """A list that comes in pages."""
 
@@ -276,12 +277,31 @@ def _refused(response: httpx2.Response, document: object) -> NoonmarkError:
     return Unreachable(what) if response.status_code in UNAVAILABLE else NoonmarkError(what)
 
 
+def is_untrusted(error: BaseException) -> bool:
+    """Whether the certificate of the server is the reason for an error."""
+    return isinstance(_tls_error(error), SSLCertVerificationError)
+
+
+def lacks_tls(error: BaseException) -> bool:
+    """Whether the reason for an error is that the server answers without TLS."""
+    problem = _tls_error(error)
+    return problem is not None and problem.reason in NO_TLS
+
+
+def _tls_error(error: BaseException) -> SSLError | None:
+    """The TLS error that an error follows from; None if there is none."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, SSLError):
+        cause = cause.__cause__ or cause.__context__
+    return cause
+
+
 def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreachable:
     scheme, host = error.request.url.scheme, error.request.url.netloc.decode("ascii")
     where = f"{scheme}://{host}"
-    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+    if is_untrusted(error):
         return Unreachable(f"the certificate of {where} is not trusted ({error})")
-    if any(sign in str(error) for sign in NO_TLS):
+    if lacks_tls(error):
         return Unreachable(f"{where} answers without TLS; is its address http://{host}?")
     if isinstance(error, NOT_SENT):
         return Unreachable(f"cannot connect to {where} ({type(error).__name__}: {error}); is `noonmark serve` running?")

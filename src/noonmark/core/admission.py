@@ -8,7 +8,7 @@ transaction. When a place is taken, `refused` decides what that means.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, assert_never
 
@@ -16,7 +16,7 @@ from noonmark.core.agents.turns import turn_limits
 from noonmark.core.budgets.budget import Refused, WhenExhausted
 from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.budgets.spend import to_dollars
-from noonmark.core.frozen import fast_frozen, maker
+from noonmark.core.frozen import fast_frozen, frozen, maker
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.lifecycle import Phase
@@ -54,7 +54,7 @@ _ONE_WAITS = (overlap.QueueOne, overlap.CancelRunning, overlap.Terminate)
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Claim:
     """An occurrence that this node holds, as the claim found it."""
 
@@ -85,7 +85,7 @@ class Place(StrEnum):
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Start:
     """Deliver it, if the places it needs are free."""
 
@@ -101,7 +101,7 @@ class Start:
     """The most that its first call of a model can use, if it calls one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class End:
     """It ends without being delivered again."""
 
@@ -119,7 +119,7 @@ class End:
     """The rule of the runaway guard that the schedule has broken; it is paused for that."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Wait:
     """It goes back, without a time, until what it waits for sets one."""
 
@@ -151,7 +151,7 @@ class Wait:
         return self.cancel_grace is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Replan:
     """It was late beyond its grace: the planner decides about it together with the gap it belongs to."""
 
@@ -161,7 +161,7 @@ class Replan:
 Admission = Start | End | Wait | Replan
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Busy:
     """What the store saw when a place was taken."""
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class KeyStatus(StrEnum):
     REVOKED = "revoked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiKey:
     """A stored key: everything about it but the key itself."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core import ids
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.event import NOONMARK, Chain, chain_in, mark
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.occurrence import Occurrence, Overrides
@@ -132,7 +133,7 @@ def _emitter(source: str, payload: object) -> str:
     return str(payload.get("schedule_id", "")) if isinstance(payload, dict) else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UnmatchedEvent:
     """An event, and a page of the schedules of its tenant that listen for its type."""
 
@@ -147,7 +148,7 @@ class UnmatchedEvent:
     """What is wrong with an unreadable stored event, which triggers nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reaction:
     """What to write, on condition that event and listeners are as they were read."""
 

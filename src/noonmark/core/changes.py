@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from graphlib import CycleError, TopologicalSorter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import parse_instant
 from noonmark.core.json_values import identifier, shown, text_value
 from noonmark.core.lifecycle import SchedulePhase
@@ -59,7 +59,7 @@ class Action(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Desired:
     """A schedule as a file declares it."""
 
@@ -70,7 +70,7 @@ class Desired:
     """Where it was read, such as a file and a position, for messages about a duplicate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Stored:
     """A schedule that exists: what it declares, with its id, and as much of its state as a comparison needs."""
 
@@ -110,7 +110,7 @@ class Stored:
         return {"schedule_id": self.document["schedule_id"], "expected_updated_at_utc": self.updated_at_utc}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FieldChange:
     """A field that changes; None is absent."""
 
@@ -119,7 +119,7 @@ class FieldChange:
     after: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Change:
     """One step: the schedule, the fields that differ, and the arguments of the operation that makes the change."""
 
@@ -132,7 +132,7 @@ class Change:
     """The number of the document that declares it; None for what no file declares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Changes:
     """All steps in the order in which they are made, or all problems, each with the number of its document."""
 

@@ -9,9 +9,10 @@ time that has passed evenly. So it does after the time fell back: it may have be
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, HOUR, SECOND
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ PROOF: Micros = HOUR
 """After a leap, nothing is pruned until this much time has passed evenly."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Reading:
     """A time of the store, which it was between two moments of the boot clock."""
 
@@ -36,7 +37,7 @@ class Reading:
     arrived: Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Doubt:
     """A time that nothing confirms yet."""
 
@@ -46,7 +47,7 @@ class Doubt:
     """By how much it runs ahead of what was expected."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Trust:
     """What a node makes of the store's time."""
 

@@ -8,10 +8,10 @@ that nothing has read.
 from __future__ import annotations
 
 import marshal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from noonmark.core.errors import InvalidSchedule, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import Micros, parse_instant, seconds_to_micros, to_micros
 from noonmark.core.json_values import (
     boolean_value,
@@ -289,7 +289,7 @@ def moment(now: datetime) -> Micros:
 K = TypeVar("K", bound="StrEnum")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Notation(Generic[K]):
     """A policy as the document gives it: the name it uses, the canonical kind, and a reader of its settings."""
 

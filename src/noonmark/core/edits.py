@@ -8,9 +8,10 @@ began.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_text
 from noonmark.core.lifecycle import Phase, SchedulePhase, step_schedule
 from noonmark.core.lineage import narrowed, stamp
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import AuditEntry, Declaration, Schedule
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Until:
     """The account up to now: what was closed, and what the rule in force still runs, oldest first."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, moment
 from noonmark.core.errors import InvalidRequest, Problem, refusal
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import Micros, from_micros, to_text
 from noonmark.core.json_values import event_type, identifier, text_value
 
@@ -27,7 +28,7 @@ _MARKS = r"(?:[0-9A-Za-z.:]{9})*"
 _ID = re.compile(rf"evt(\d{{1,4}})(?:\.(\d{{1,4}}))?_(?:({_MARKS})-)?.+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Chain:
     """What led to something; nothing has, where it begins."""
 
@@ -128,7 +129,7 @@ NOONMARK = "noonmark"
 MAX_SOURCE = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Event:
     """One fact. An `event_id` given by the sender makes emitting it again harmless; None asks for a fresh one."""
 

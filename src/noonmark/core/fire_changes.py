@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ KNOWN = 1_000
 """How many fires of each rule are listed."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FireChange:
     """A fire that moves, is added (nothing before) or is removed (nothing after)."""
 
@@ -30,7 +31,7 @@ class FireChange:
         return min(one for one in (self.before, self.after) if one is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FireChanges:
     """What becomes of the fires up to a time."""
 

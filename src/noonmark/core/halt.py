@@ -6,10 +6,11 @@ what was running is cancelled. It covers schedules that are made later, too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from noonmark.core.agents.turns import agent_target, session_of
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_text
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ FACTS = ("halt_id", "halted_by", "halted_at", "halt_reason")
 """What is stored with an occurrence that a halt stops."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Halt:
     """What is halted, who did it, and why. Without labels and a lineage, it is the whole tenant."""
 

@@ -256,7 +256,7 @@ def more_about(some_id: str, reach: str | None = "") -> str:
 def _call(verb: str, some_id: str, reach: str | None) -> str:
     if reach is None:
         return f'`scheduler.{verb}("{some_id}")`'
-    return f"`noonmark schedule {verb} {some_id}{reach and f' --store {reach}'}`"
+    return f"`noonmark schedule {verb} {some_id}{reach and f' {reach}'}`"
 
 
 def log_name(schedule: Schedule) -> str:

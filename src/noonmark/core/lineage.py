@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope, session_scopes
 from noonmark.core.errors import Conflict, InvalidTrigger, QuotaExceeded
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, HOUR, from_micros, to_text
 from noonmark.core.rate_limit import RateLimit
 from noonmark.core.triggers import EventTrigger, parse_trigger
@@ -33,7 +34,7 @@ _INVISIBLE = "Cf"
 """The category of invisible characters, such as a zero-width space."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Lineage:
     """What made a schedule."""
 
@@ -96,7 +97,7 @@ def read_lineage(record: Mapping[str, Any]) -> Lineage:
     return lineage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AgentLimits:
     """What agents may create, and how long it lasts."""
 
@@ -118,7 +119,7 @@ class AgentLimits:
         return RateLimit(max(1, self.per_hour), HOUR, self.per_hour)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Parent:
     """The schedule whose run makes another one."""
 

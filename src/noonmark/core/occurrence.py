@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from noonmark.core.api_key import Scope
 from noonmark.core.documents import Reader, present
-from noonmark.core.frozen import brief, fast_frozen
+from noonmark.core.frozen import brief, fast_frozen, frozen
 from noonmark.core.instants import Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.policies.limits import Concurrency, read_concurrency
@@ -36,7 +36,7 @@ BACKFILL_PAUSED = "backfill_paused"
 """The part of its detail that says why its backfill is paused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Parent:
     """The step of a workflow run that an occurrence is for."""
 
@@ -52,7 +52,7 @@ class Parent:
         return present(occurrence_id=self.occurrence_id, step_id=self.step_id, index=self.index, depth=self.depth)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PinnedBundle:
     """The archive of a bundle that an occurrence began with, and runs in every attempt."""
 
@@ -69,7 +69,7 @@ class PinnedBundle:
         return {"bundle_id": self.bundle_id, "digest": self.digest, "is_workflow": self.is_workflow}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Overrides:
     """None leaves what the schedule says."""
 
@@ -203,7 +203,7 @@ def pinned_target(target: Target, bundle: PinnedBundle | None) -> Target:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@frozen(kw_only=True)
 class Occurrence:
     """The unit that is claimed, explained and counted.
 

@@ -7,10 +7,10 @@ nominal time of its occurrence. It is late if it first started more than a secon
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import TRIGGER, Origin
 from noonmark.core.lifecycle import FAILURES, MarkState, Phase, SchedulePhase
 from noonmark.core.planner import timed_trigger
@@ -90,7 +90,7 @@ def counted_as(state: MarkState, *, is_late: bool | None) -> str:
     return LATE if is_late and state is MarkState.COMPLETED else str(state)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Mark:
     """An occurrence on a timeline, or a fire that is not stored yet."""
 
@@ -126,7 +126,7 @@ class Mark:
         return late_by(self.first_due, self.began)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Horizon:
     """How far the fires of a schedule are stored, and what limits the others."""
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from base64 import urlsafe_b64encode
-from dataclasses import dataclass
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, HOUR, SECOND, Micros
 
 IDLE: Micros = 12 * HOUR
@@ -23,7 +23,7 @@ TOKEN_BYTES = 32
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PageSession:
     """A session, as a store has it."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import NotFound
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_text
 from noonmark.core.interruption import BY_START
 from noonmark.core.json_values import storable
@@ -38,7 +38,7 @@ class Signal(StrEnum):
     FAIL = "fail"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Ping:
     """One call of the URL."""
 

@@ -11,10 +11,11 @@ projection lies beyond the watermark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import evolver, fast_frozen
+from noonmark.core.frozen import evolver, fast_frozen, frozen
 from noonmark.core.ids import TRIGGER, occurrence_id
 from noonmark.core.instants import DAY, MIN_INSTANT
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Projection:
     """What a plan needs to know of an occurrence that it may still change."""
 
@@ -62,7 +63,7 @@ class Projection:
         return not self.is_claimed and self.waiting_for is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Gap:
     """A row that stands for many fires, or for one that did not run: the first, the last, and how many."""
 
@@ -72,7 +73,7 @@ class Gap:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Rewound:
     """What a clock that was ahead has closed, put right."""
 
@@ -85,7 +86,7 @@ class Rewound:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Snapshot:
     """A schedule as it was read, with its projections in the order of their nominal times."""
 
@@ -107,6 +108,8 @@ class Snapshot:
     """The last plan said that nothing follows."""
     unserved: bool = False
     """Nodes are alive, but none of them has served its route for as long as `patience` with its misfire grace."""
+    lacks_node: bool = False
+    """The same for as long as `MIN_PATIENCE`: no live node serves it, but its target may not count as missing yet."""
     upstreams: Standings | None = None
     """The schedules it depends on, if it has no trigger."""
     rate_window: RateWindow | None = None
@@ -116,7 +119,7 @@ class Snapshot:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Plan:
     """What to write, on condition that revision and watermark are still those of the snapshot.
 
@@ -497,4 +500,7 @@ def _close(snapshot: Snapshot, missed: Missed, *, due: Micros) -> Occurrence:
     if snapshot.unserved:
         phase = snapshot.schedule.declaration.missing_target_policy.phase
         missed = replace(missed, reason=Reason.TARGET_MISSING)
-    return gap_row(snapshot.schedule, missed, due=due, phase=phase)
+    row = gap_row(snapshot.schedule, missed, due=due, phase=phase)
+    if snapshot.lacks_node and row.reason is Reason.NEWER_FIRE:
+        return replace(row, detail=json.dumps({"route": row.route}))
+    return row

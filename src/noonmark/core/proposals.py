@@ -7,10 +7,11 @@ is based on, while the schedule runs on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.schedule import BY_ITSELF, AuditEntry, Schedule, restore_schedule
 
@@ -29,7 +30,7 @@ class ProposedAction(StrEnum):
     DELETE = "delete"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Proposal:
     """Something that waits for a decision; there is at most one for each schedule."""
 

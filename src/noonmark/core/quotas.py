@@ -6,11 +6,11 @@ race cannot pass it together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule, QuotaExceeded
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.policies.limits import KeyLimit
@@ -70,7 +70,7 @@ _WORDS = {
 """What a refusal calls one and several of a resource, and what it advises."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Quota:
     """The most of a resource that a user or a tenant may have."""
 
@@ -106,7 +106,7 @@ class Quota:
         return QuotaExceeded(message, field=field, limit=facts, wait=seconds or None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Limits:
     """The limits of callers that are not administrators of all tenants. None, and an absent tenant, is unlimited."""
 

@@ -7,9 +7,9 @@ like one that was never used, so it need not be stored.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import HOUR, SECOND
 from noonmark.core.json_values import shown
 
@@ -36,7 +36,7 @@ class Taken(NamedTuple):
     """How long until it has a token; 0 if it has one."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateLimit:
     """So many in a length of time, of which `burst` may come at once."""
 

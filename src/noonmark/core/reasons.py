@@ -40,7 +40,7 @@ class Reason(Explained):
     WITHIN_GRACE = "within_grace", "It was late, but by no more than its grace."
     CAUGHT_UP = "caught_up", "It was missed, and the misfire policy runs it after all."
     LATE = "late", "It was later than the misfire policy allows."
-    NEWER_FIRE = "newer_fire", "Several fires were due at once, and the misfire policy runs only the newest."
+    NEWER_FIRE = "newer_fire", "A newer fire was due before it started, and the misfire policy runs only the newest."
     CATCH_UP_LIMIT = "catch_up_limit", "More fires were due at once than may be caught up; the newest ones ran."
 
     # What an occurrence waits for
@@ -136,6 +136,14 @@ def missing_words(facts: Mapping[str, object]) -> str | None:
             return None
 
 
+def unserved_words(facts: Mapping[str, object]) -> str | None:
+    """That no live node served the target of a fire when a newer one was due; None if that was not so."""
+    route = facts.get("route")
+    if route is None:
+        return None
+    return f"no live node served `{route}` until a newer fire was due, and the misfire policy runs only the newest"
+
+
 def halted_words(facts: Mapping[str, object]) -> str | None:
     """Who halted it, when, and why; None if that was not stored."""
     by, since, why = (facts.get(name) for name in ("halted_by", "halted_at", "halt_reason"))
@@ -146,6 +154,7 @@ def halted_words(facts: Mapping[str, object]) -> str | None:
 
 _WORDS: Mapping[Reason, Callable[[Mapping[str, object]], object]] = MappingProxyType(
     {
+        Reason.NEWER_FIRE: unserved_words,
         Reason.TARGET_MISSING: missing_words,
         Reason.BUDGET_EXCEEDED: lambda facts: facts.get("why"),
         Reason.HALTED: halted_words,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import brief, evolve, fast_frozen
+from noonmark.core.frozen import brief, evolve, fast_frozen, frozen
 from noonmark.core.instants import Micros, from_micros, to_text
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ CUT_OFF = frozenset(Outcome) - {Outcome.COMPLETED, Outcome.FAILED}
 """Outcomes of interrupted runs."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunProgress:
     """The progress of a run, as last reported."""
 
@@ -51,7 +51,7 @@ class RunProgress:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@frozen(kw_only=True)
 class Run:
     """Start, end and outcome; `ended` and `outcome` are None while it runs. `result` is JSON, `error` is for people."""
 

@@ -7,12 +7,12 @@ means the same to a later release with other defaults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Memory, Reader, fingerprint_of, moment, present
 from noonmark.core.errors import InvalidSchedule, InvalidTrigger, Problem, TriggerNeverFires, refusal
-from noonmark.core.frozen import evolver, fast_frozen
+from noonmark.core.frozen import evolver, fast_frozen, frozen
 from noonmark.core.ids import owner_number
 from noonmark.core.instants import EPOCH, MIN_INSTANT, Micros, from_micros, micros_to_seconds, to_text
 from noonmark.core.json_values import identifier
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuditEntry:
     """One change that a caller made."""
 
@@ -115,7 +115,7 @@ BY_ITSELF = "noonmark"
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Declaration:
     """Everything a caller says about a schedule. Without a trigger it fires when its upstreams have completed."""
 
@@ -188,7 +188,7 @@ class Declaration:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Owner:
     """Whose schedule it is; quotas and visibility follow it."""
 
@@ -201,7 +201,7 @@ class Owner:
         return owner_number(self.tenant, self.user)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Pause:
     """Why a schedule is paused: since when, by whom, and until when, if it resumes by itself."""
 
@@ -218,7 +218,7 @@ class Pause:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Schedule:
     """A stored declaration. `uid` is internal and never reused; `schedule_id` is the public name."""
 

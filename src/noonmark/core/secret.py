@@ -8,11 +8,12 @@ Messages never repeat what was given as a name or a value: it may be the secret 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from ipaddress import IPv4Address, IPv6Address
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import from_micros
 from noonmark.core.urls import MAX_PORT
 
@@ -49,7 +50,7 @@ _IN_PLAIN_TEXT = "http://"
 _WORDS = re.compile(r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,20}){0,4}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Secret:
     """A stored secret. Its value is sealed and never shown."""
 

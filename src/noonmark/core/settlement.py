@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.reported import total
-from noonmark.core.frozen import fast_frozen, maker
+from noonmark.core.frozen import fast_frozen, frozen, maker
 from noonmark.core.ids import stored_id
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.interruption import (
@@ -62,7 +62,7 @@ _COMPLETED = Outcome.COMPLETED
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Delivered:
     """How one delivery ended: the report of the target, and when it started and ended."""
 
@@ -86,7 +86,7 @@ class Delivered:
     """The target asked for another attempt no sooner than that, from its end on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Accepted:
     """The target took the work over, and says later how it ended: by the deadline, or within a day.
 
@@ -102,7 +102,7 @@ class Accepted:
     """The engine that carries it out, if one does."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Suspended:
     """The workflow waits: no step of it runs on the node. It goes on at a time, or when a step ends elsewhere."""
 
@@ -119,7 +119,7 @@ class Suspended:
     """What it lacks, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunInProgress:
     """New output of a delivery in progress: the last part, as JSON."""
 
@@ -131,7 +131,7 @@ class RunInProgress:
     """It has asked for the end of some, which may run on this node."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Interim:
     """The progress of a delivery, written if the fence is still this one."""
 
@@ -140,7 +140,7 @@ class Interim:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Settlement:
     """What to write, on condition that the fence is still this one.
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import hmac
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import shake_256
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import NotAllowed
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def check_signature(text: str, key: str, *, occurrence_id: str, body: bytes, now
         raise NotAllowed(f"the signature is more than {MAX_AGE // SECOND // 60} minutes old, or of the future")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeySettings:
     """The key settings of a node, the same on every node; all are optional."""
 

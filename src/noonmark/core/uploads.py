@@ -7,13 +7,13 @@ somebody on the way reads it. A path is only text for filters: it is never looke
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 from urllib.parse import unquote
 
 from noonmark.core.event import Event
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import parse_instant, to_text
 from noonmark.core.json_values import shown, text_problem
 
@@ -35,7 +35,7 @@ _FORBIDDEN = re.compile(r'[/\\:*?"<>|]')
 _PLAIN = re.compile(r"[a-z0-9_-]{1,100}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Upload:
     """A stored file."""
 

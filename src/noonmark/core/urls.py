@@ -9,10 +9,12 @@ often its password.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 from urllib.parse import quote
+
+from noonmark.core.frozen import frozen
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 MAX_PORT = 65_535
@@ -32,7 +34,7 @@ _IN_PATH = "!$%&'()*+,/:;=@[]^|"
 _IN_QUERY = _IN_PATH + "?`{}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Url:
     """An absolute http or https URL."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.clock_trust import PROOF, Reading, Trust, confirm, judge
 from noonmark.core.fair_queue import FairQueue
+from noonmark.core.frozen import frozen
 from noonmark.core.reasons import Reason
 from noonmark.core.targets.ping import Moment, PingTarget
 from noonmark.driver import logs
@@ -44,7 +45,7 @@ INLINE_BATCH = 100
 be promoted by the garbage collector, which then walks over everything that is stored."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """A step that fails repeatedly."""
 

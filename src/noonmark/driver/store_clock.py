@@ -9,10 +9,10 @@ reads the clock again before a start if the two differ, so that it is not late e
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ CERTAIN: Micros = SECOND // 1_000
 """A start does not read the clock again for less."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Reading:
     """The store's time, taken between two monotonic readings."""
 
@@ -45,7 +45,7 @@ class _Reading:
         return self.arrived - self.asked
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _State:
     """A monotonic reading, the store's time then, and seconds of the store per local second since."""
 

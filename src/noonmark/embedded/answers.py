@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Self
 
 from noonmark.core.explain.explanation import Rule, Step
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import from_micros, parse_instant, to_micros, to_text
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Explanation:
     """Why something ran, runs, will run, or did not. `explanation["summary"]` reads it as its document does."""
 
@@ -56,7 +57,7 @@ class Explanation:
         return self.to_document()[name]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Redrive:
     """What runs again, and what does not."""
 
@@ -66,7 +67,7 @@ class Redrive:
     """Why others do not run again, by their ids."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EventMatch:
     """An event, and whether it matches."""
 
@@ -92,7 +93,7 @@ class EventMatch:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EventMatches:
     """The last events, and which of them match. `matches["matched"]` reads it as its document does."""
 

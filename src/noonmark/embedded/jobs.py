@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import named, one_of
 from noonmark.core.errors import InvalidSchedule
-from noonmark.core.frozen import brief
+from noonmark.core.frozen import brief, frozen
 from noonmark.core.instants import from_micros, to_micros, to_text
 from noonmark.core.json_values import json_copy
 from noonmark.core.lifecycle import Phase, SchedulePhase
@@ -45,7 +45,7 @@ class JobStatus(StrEnum):
     """It was paused; a run that had begun may still be in progress."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@frozen(kw_only=True)
 class Job:
     """A schedule as it was when it was read."""
 

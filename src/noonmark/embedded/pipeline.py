@@ -8,12 +8,12 @@ import re
 import threading
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from noonmark.core.errors import Conflict, InvalidSchedule, NoonmarkError, NotFound, PipelineError
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import FINAL
 from noonmark.core.planner import first_plan
@@ -54,7 +54,7 @@ MAX_POLLS = 20
 """How often to look for the report of a run that has ended in the store."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """One more function of a stage has ended."""
 
@@ -66,7 +66,7 @@ class Progress:
     """How many it has."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Stage:
     name: str | int
     functions: tuple[Callable[..., Any], ...]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from noonmark.clocks import SystemClock
 from noonmark.core.documents import Reader
 from noonmark.core.errors import Conflict, InvalidSchedule, NotFound, OverlapConflict, Problem, RunFailed, refusal
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_text
 from noonmark.core.json_values import printable
 from noonmark.core.lifecycle import FINAL, Phase
@@ -57,7 +57,7 @@ class Ending:
         self.has_come.set()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """A valid request to run a schedule."""
 

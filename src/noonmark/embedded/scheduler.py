@@ -30,7 +30,7 @@ from noonmark.wiring import (
     make_store,
     make_target,
     node_name,
-    shell_argument,
+    store_option,
     store_url,
     zone_data_version,
 )
@@ -195,7 +195,7 @@ class Scheduler:
             locks=make_node_locks(url, unopened),
             first_call=make_first_call(unopened, self._agents),
             has_remote_host=self._agents is None or self._agents.remote_url is not None,
-            reach=shell_argument(url),
+            reach=store_option(url),
         )
         self._declarations = Declarations(
             unopened, self._functions, self._clock, timing.lookahead, self._zone, _model_check(self._agents)
@@ -1474,6 +1474,7 @@ class Scheduler:
             agent_model=None if agents is None else agents.model,
             model_problem=_model_check(agents),
             check_stop_requests=self._runners.check_stop_requests,
+            reach=self._runtime.reach,
         )
 
     def _occurrence_filters(

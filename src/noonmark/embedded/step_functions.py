@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidWorkflow
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import json_problem
 from noonmark.core.policies.options import as_document, seconds_of
 from noonmark.core.targets.placeholders import names_in, path_of
@@ -40,7 +41,7 @@ _TYPES = {key: name for python, name in _PYTHON.items() for key in (python, pyth
 """JSON types by annotations, which are texts in a module with `from __future__ import annotations`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StepOptions:
     """What `@step` says about a function."""
 
@@ -54,7 +55,7 @@ class StepOptions:
     executor: ExecutorName | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowOptions:
     """What `@workflow` says about a class."""
 
@@ -397,7 +398,7 @@ class DefinitionBuilder:
             input_document[part] = value
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Argument:
     name: str
     placeholder: str

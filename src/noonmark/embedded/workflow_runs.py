@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from noonmark.clocks import SystemClock
 from noonmark.core.errors import Conflict, NotFound, RunFailed
-from noonmark.core.frozen import brief
+from noonmark.core.frozen import brief, frozen
 from noonmark.core.instants import from_micros, parse_instant, to_text
 from noonmark.core.lifecycle import Phase
 from noonmark.core.reasons import reason_sentence
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Records = Mapping[StepKey, StepRecord]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@frozen(kw_only=True)
 class StepRun:
     """A step of a workflow run, or one element of its list, as it was when it was read."""
 
@@ -86,7 +86,7 @@ class StepRun:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+@frozen(kw_only=True)
 class WorkflowRun:
     """A run of a workflow as it was when it was read."""
 
@@ -139,7 +139,7 @@ def _instant(text: str | None) -> datetime | None:
     return None if text is None else from_micros(parse_instant(text))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndedRun:
     """A workflow run that has ended, with what its steps left in this process."""
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.clock_trust import LONG_SILENCE, discrepancy
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import shown_name
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.ports.records import Workload
@@ -32,7 +33,7 @@ LARGE_JOURNAL = 256 * MEGABYTE
 LITTLE_SPACE, NO_SPACE = 1024 * MEGABYTE, 128 * MEGABYTE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Disk:
     """The space on the file system of a path."""
 
@@ -43,7 +44,7 @@ class Disk:
     """Bytes that this process may still write."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Conflict:
     """Settings of a server that contradict each other."""
 
@@ -52,7 +53,7 @@ class Conflict:
     status: str = WARNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EngineState:
     """What a node has last seen of its engine."""
 
@@ -65,7 +66,7 @@ class EngineState:
     """Workflows without an occurrence, and occurrences without a workflow."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Check:
     """The result of one check."""
 
@@ -80,7 +81,7 @@ class Check:
         return {"check": self.name, "status": self.status, "detail": self.sentence, "advice": self.advice}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Clocks:
     """The clock of the store and what it is compared with."""
 
@@ -96,7 +97,7 @@ class Clocks:
     """Schedules that are planned further ahead than any plan made now would be."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Facts:
     """What the doctor has found. Of a store with another schema there is only its condition."""
 

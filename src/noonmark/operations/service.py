@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,7 +18,7 @@ from noonmark.core.causation import (
 )
 from noonmark.core.changes import schedule_changes
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, NotFound, StoreUnavailable
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import fast_frozen, frozen
 from noonmark.core.ids import is_hidden
 from noonmark.core.instants import to_text
 from noonmark.core.interruption import failure_line, pause_line, rate_line
@@ -96,7 +96,7 @@ class AuditEntryMaker(Protocol):
         """Make the entry of a change, or of a request that changes nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundleLimits:
     """How large bundles may be."""
 
@@ -106,7 +106,7 @@ class BundleLimits:
     """All archives of a tenant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Service:
     """The parts of a process that performs operations."""
 
@@ -156,6 +156,8 @@ class Service:
     """What this process has last seen of its engine; None if it has none."""
     base_url: str = ""
     """Where clients reach this service; empty if that is unknown."""
+    reach: str | None = ""
+    """The option by which commands in log lines find this service; as in `Runtime`."""
     pinger: Pinger | None = None
     """Calls the URLs that schedules name for their starts and ends."""
     key_cache: KeyCache | None = None
@@ -187,7 +189,15 @@ class Service:
         run = replace(settlement.run, error=None)  # the words of others stay out of the log
         if run.outcome in (Outcome.FAILED, Outcome.TIMED_OUT, Outcome.DELIVERY_FAILED):
             words, retry_at = f"its {source} said so", settlement.retry_at
-            line = failure_line(schedule, occurrence, run, settlement.reason, retry_at=retry_at, own_words=words)
+            line = failure_line(
+                schedule,
+                occurrence,
+                run,
+                settlement.reason,
+                retry_at=retry_at,
+                own_words=words,
+                reach=self.reach,
+            )
             level = logging.ERROR if settlement.is_failure else logging.WARNING
             ids = {"occurrence_id": occurrence.id, "schedule_id": occurrence.schedule_id, "run_id": run.id}
             logger.log(level, "%s", line, extra=ids)
@@ -205,7 +215,7 @@ class Service:
             return
         with suppress(NoonmarkError):  # the end is written; only a line is missing
             stored = self.store.find_uid(settlement.occurrence.uid)
-            line = None if stored is None else pause_line(stored.schedule, settlement.run)
+            line = None if stored is None else pause_line(stored.schedule, settlement.run, self.reach)
             if line is not None:
                 schedule_id = settlement.occurrence.schedule_id
                 logger.warning("%s", line, extra={"schedule_id": schedule_id})
@@ -219,7 +229,7 @@ class Service:
         self.wake(None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CallingSession:
     """The session whose agent makes a request."""
 
@@ -234,7 +244,7 @@ class CallingSession:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Caller:
     """Who makes a request, on whose behalf, and through what."""
 

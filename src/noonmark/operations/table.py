@@ -6,14 +6,13 @@ this table. Handlers are named, not imported, so that a client can read the tabl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import MethodNotFound, MissingScope, NotAllowed, StoreUnavailable
-from noonmark.core.frozen import evolve
+from noonmark.core.frozen import evolve, frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import shown
 from noonmark.operations.changes import change_by
@@ -52,7 +51,7 @@ class Quick(StrEnum):
     """A page in the order of an index, of at most SMALL_PAGE entries. With a filter it may read many more."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Operation:
     """One operation. Its name is also the JSON-RPC method."""
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.containment import containment_problem, is_restricted, with_policy
 from noonmark.core.errors import InvalidRequest, NotAllowed, PayloadTooLarge
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import key_path, shown
 from noonmark.core.targets import parse_target
 from noonmark.core.targets.session import SessionType
@@ -102,7 +103,7 @@ _DECLARED = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Tool:
     """One tool."""
 

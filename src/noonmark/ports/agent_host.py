@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.budgets.budget import RunLimits
+from noonmark.core.frozen import frozen
 from noonmark.ports.sessions import Turn
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.session import SessionAction
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TurnLimits:
     """What one occurrence may do, all attempts together; None is not limited."""
 
@@ -38,7 +39,7 @@ class TurnLimits:
     """When this delivery has to end, by the node's clock."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AgentTurn:
     """One delivery to an agent: which session, what it is sent, and how far it may go. Placeholders are filled in."""
 
@@ -82,7 +83,7 @@ class AgentTurn:
         return f"schedule:{self.schedule_id}:occurrence:{self.occurrence.id}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TurnResult:
     """How a turn ended."""
 
@@ -105,7 +106,7 @@ class TurnResult:
     retry_after: Micros = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ToolOutput:
     """What a tool returned, or why it failed."""
 
@@ -113,7 +114,7 @@ class ToolOutput:
     is_error: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ToolDescription:
     """The description of a tool, for a model."""
 
@@ -142,7 +143,7 @@ class Readiness(StrEnum):
     """The host cannot be reached, or cannot tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Probe:
     """What a host says of a target."""
 

@@ -11,9 +11,10 @@ the current period, so that a budget that is set today knows what was spent this
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from noonmark.core.settlement import Settlement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Settled:
     """What a call did use."""
 
@@ -34,7 +35,7 @@ class Settled:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UsageRecord:
     """Usage that somebody reports, without a reservation before it."""
 
@@ -78,7 +79,7 @@ class UsageBy(StrEnum):
     DAY = "day"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UsageGroup:
     """The usage of one user, schedule, session, model or day."""
 

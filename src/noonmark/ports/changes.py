@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -25,7 +26,7 @@ class Topic(StrEnum):
     KEYS = "keys"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Change:
     """Something changed."""
 
@@ -37,7 +38,7 @@ class Change:
     schedule_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredChange:
     """What a store says of the changes of one kind."""
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
     from noonmark.core.run import Run
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Planned:
     """A plan was written; it may close a gap and add occurrences."""
 
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matched:
     """An event was matched with some or all of its listeners, and their occurrences were added."""
 
@@ -35,7 +36,7 @@ class Matched:
     occurrences: tuple[Occurrence, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Claimed:
     """This node claimed an occurrence, ahead of its time or from a lost node."""
 
@@ -43,14 +44,14 @@ class Claimed:
     found_in: Phase
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Started:
     """The start of an occurrence was committed; it begins at its due time, or now if that is past."""
 
     occurrence: Occurrence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RateExceeded:
     """A start is the first that is more than the expected rate of its schedule allows in a window."""
 
@@ -58,7 +59,7 @@ class RateExceeded:
     alert: RateAlert
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RanAway:
     """The runaway guard has paused a schedule."""
 
@@ -66,28 +67,28 @@ class RanAway:
     rule: RunawayRule
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Waiting:
     """An occurrence waits."""
 
     occurrence: Occurrence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Ended:
     """An occurrence ended without delivery."""
 
     occurrence: Occurrence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progressed:
     """New output of a run was written, or the present state of a workflow run."""
 
     occurrence: Occurrence
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Settled:
     """The end of a delivery was written: the end of its occurrence, or a retry."""
 
@@ -98,7 +99,7 @@ class Settled:
     retry_at: Micros | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaseLost:
     """Another node, an edit or a callback took the occurrence away; what this node does with it no longer counts."""
 
@@ -107,7 +108,7 @@ class LeaseLost:
     """Its run, if it had ended."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Abandoned:
     """A run outlived its timeout in a thread, which cannot be stopped."""
 
@@ -116,7 +117,7 @@ class Abandoned:
     """The number of such threads of the node."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pruned:
     """Deleted occurrences, events, audit entries and idempotency keys."""
 
@@ -126,7 +127,7 @@ class Pruned:
     keys: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreFailed:
     """A step failed and will be retried."""
 
@@ -135,7 +136,7 @@ class StoreFailed:
     retry_in: Micros
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LeaderChanged:
     """This node became the leader, or is no longer."""
 
@@ -145,14 +146,14 @@ class LeaderChanged:
     """This node, or the new leader; None if it gave up leadership because it stops."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeStarted:
     """A driver started."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class NodeStopped:
     """A driver stopped and handed back this many occurrences."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import fast_frozen, maker
+from noonmark.core.frozen import fast_frozen, frozen, maker
 from noonmark.core.instants import DAY, from_micros
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ KEY_LIFETIME: Micros = DAY
 """How long an idempotency key is remembered."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoreTraits:
     """What a store can do, as data, so that no code asks for its type."""
 
@@ -68,7 +68,7 @@ class StoreTraits:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Counters:
     """Outcomes of a schedule's occurrences; a row that stands for many fires counts for all of them."""
 
@@ -86,7 +86,7 @@ class Counters:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StoredSchedule:
     """A schedule with what the store knows besides its declaration."""
 
@@ -98,7 +98,7 @@ class StoredSchedule:
     """The same without manual runs, which do not move the next fire."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScheduleFilter:
     """Which schedules a caller wants to see. All conditions must hold; an empty one always does."""
 
@@ -139,7 +139,7 @@ class ScheduleFilter:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OccurrenceFilter:
     """Which occurrences of all schedules a caller wants to see. All conditions must hold; an empty one always does.
 
@@ -162,7 +162,7 @@ class OccurrenceFilter:
     """Its time is not later."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FoundOccurrences:
     """A page of occurrences, and where the next one begins."""
 
@@ -171,7 +171,7 @@ class FoundOccurrences:
     """The time and the id after which the search continues; None at its end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MarkScope:
     """Whose occurrences a timeline shows: those of some schedules, or of all of a tenant that match a filter."""
 
@@ -182,7 +182,7 @@ class MarkScope:
     """What all of them match; without effect where schedules are named."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Span:
     """A stretch of time, as seen at an instant: its first microsecond, and the first one after it.
 
@@ -200,7 +200,7 @@ class Span:
         return self.since <= self.now < self.until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MarkCount:
     """How many marks there are of one kind."""
 
@@ -214,7 +214,7 @@ class MarkCount:
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TrendPoint:
     """What a schedule did in a stretch of time."""
 
@@ -230,7 +230,7 @@ class TrendPoint:
     output_tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Horizons:
     """How far the fires of schedules are stored."""
 
@@ -239,7 +239,7 @@ class Horizons:
     """Schedules that were not read have no fire up to here that is not stored; None if all were read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeyRecord:
     """What an idempotency key was first used for, and when."""
 
@@ -247,7 +247,7 @@ class KeyRecord:
     created: Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Activity:
     """What a schedule is doing, and its last run."""
 
@@ -265,7 +265,7 @@ class BackfillChange(StrEnum):
     CANCEL = "cancel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BackfillProgress:
     """How far a backfill is, as far as its occurrences are kept."""
 
@@ -280,7 +280,7 @@ class BackfillProgress:
     """How many of them are held, because it is paused."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Graph:
     """The dependencies that are reachable from some schedules."""
 
@@ -289,7 +289,7 @@ class Graph:
     """The upstream ids of each schedule, by its id. A schedule that is missing does not exist, or is deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Shares:
     """How a claim is divided among owners."""
 
@@ -301,7 +301,7 @@ class Shares:
     """Owners that get nothing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Lease:
     """A lease as its holder knows it."""
 
@@ -309,7 +309,7 @@ class Lease:
     fence: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Renewal:
     """What a node learns when it renews its leases: those it lost, and the runs it is asked to stop, with reasons."""
 
@@ -318,7 +318,7 @@ class Renewal:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Admitted:
     """The admission took effect; this is the occurrence now."""
 
@@ -330,7 +330,7 @@ class Admitted:
 make_admitted = maker(Admitted)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeaseLost:
     """The fence, revision or phase no longer matches the claim; nothing was written.
 
@@ -340,7 +340,7 @@ class LeaseLost:
     occurrence_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Heartbeat:
     """What a node reports about itself at intervals."""
 
@@ -357,7 +357,7 @@ class Heartbeat:
     locked none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeRecord:
     """A node, as of its last heartbeat."""
 
@@ -438,7 +438,7 @@ def node_record(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Leadership:
     """Who leads, and until when that is certain."""
 
@@ -453,7 +453,7 @@ class Leadership:
         return self.leader == node and now < self.until
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Damaged:
     """A damaged cell."""
 
@@ -466,7 +466,7 @@ class Damaged:
     """The schedule that it is about, where that can be read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Inspected:
     """A page of inspected rows."""
 
@@ -476,7 +476,7 @@ class Inspected:
     """The last of them; None if there are no more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Condition:
     """The condition of the whole database."""
 
@@ -497,7 +497,7 @@ class Condition:
     """Whether a crash may lose more than about a second."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Backlog:
     """Work that no node has claimed."""
 
@@ -511,7 +511,7 @@ class Backlog:
     """The size of the write-ahead log, if the store has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OccurrenceGroup:
     """Some occurrences, and how many there are."""
 
@@ -522,7 +522,7 @@ class OccurrenceGroup:
     """Whether all were counted; the count stops at a limit."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Workload:
     """The occurrences that have not ended, by what they do."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, SECOND
 from noonmark.core.quotas import UNLIMITED
 
@@ -37,7 +38,7 @@ class Seal(Protocol):
 MILLISECOND: Micros = SECOND // 1_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Timing:
     """The intervals and batch sizes of a node."""
 
@@ -99,7 +100,7 @@ class Pinger(Protocol):
         """How many calls have not ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Runtime:
     """The adapters and settings of one node."""
 
@@ -124,7 +125,7 @@ class Runtime:
     locks: NodeLocks | None = None
     """How nodes of this machine see that another is gone; without them, leases alone decide."""
     reach: str | None = ""
-    """The store that commands in log lines name, for a shell; empty where they ask a server, None if only this program
-    has the store."""
+    """The option by which commands in log lines find the store or a server, for a shell; empty where they need none,
+    None if only this program has the store."""
     has_remote_host: bool = True
     """Whether targets that ask for the remote agent host find one; without agents, the node is given none of them."""

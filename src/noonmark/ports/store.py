@@ -487,8 +487,8 @@ class Store(
         `beyond` has the trigger's rows that are neither projections nor superseded and whose last time (the nominal
         time, or that of a gap's last fire) is later than the watermark. `exhausted` is from the last plan. `unserved`
         means that heartbeats came after now - patience but none named its route; patience is that of
-        `core.policies.delivery` with the schedule's misfire grace. A schedule without a trigger comes with its
-        upstreams, but not with their newest rows.
+        `core.policies.delivery` with the schedule's misfire grace, and `lacks_node` the same for `MIN_PATIENCE`. A
+        schedule without a trigger comes with its upstreams, but not with their newest rows.
         """
 
     def plannable(self, now: Micros, limit: int) -> list[Snapshot]:

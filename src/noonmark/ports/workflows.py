@@ -18,9 +18,11 @@ What a run has left goes with its occurrence when that is pruned.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -57,7 +59,7 @@ class ApprovalState(StrEnum):
     """Its run does not wait for it any more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowVersion:
     """One version of a workflow. What it says never changes."""
 
@@ -76,7 +78,7 @@ class WorkflowVersion:
     deleted: Micros | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EventWait:
     """A step that waits for an event."""
 
@@ -86,7 +88,7 @@ class EventWait:
     """As of an event trigger, with all values filled in."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApprovalRequest:
     """A step that waits for somebody's decision."""
 
@@ -96,7 +98,7 @@ class ApprovalRequest:
     expires: Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Approval:
     """A requested decision, and what became of it."""
 
@@ -115,7 +117,7 @@ class Approval:
     decided: Micros | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StepWrites:
     """What the node that delivers a workflow run writes about it, on condition that the fence is still this one."""
 

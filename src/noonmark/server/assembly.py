@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noonmark.core.budgets.prices import parse_price
@@ -20,7 +21,7 @@ from noonmark.embedded.references import check_callable
 from noonmark.extras import is_installed, require
 from noonmark.operations.service import BundleLimits, Service
 from noonmark.ports.runtime import Timing
-from noonmark.server.config import CA_VARIABLE, FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS
+from noonmark.server.config import CA_VARIABLE, FILE_VARIABLE, KEY_VARIABLE, SERVER_VARIABLE, SETTINGS, Settings
 from noonmark.server.transport.tls import Certificate, check_authorities
 from noonmark.targets.agent.settings import EMBEDDED, OFF, AgentSettings, parse_provider_limit
 from noonmark.targets.agent.tools import ToolRegistry
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from noonmark.operations.session_tools import SessionTools
     from noonmark.ports.runtime import Seal
     from noonmark.ports.store import Store
-    from noonmark.server.config import LoadedSettings, Settings
+    from noonmark.server.config import LoadedSettings
 
 logger = logging.getLogger("noonmark.serve")
 
@@ -117,6 +118,7 @@ def make_service(
         commands=command_rules(settings),
         permissions=permissions(settings),
         base_url=base_url(settings),
+        reach=server_option(settings),
         offered=frozenset({*settings.functions, *settings.functions.values(), *engine_functions}),
         limits=limits(settings),
         agent_limits=agent_limits(settings),
@@ -334,6 +336,12 @@ def bundle_limits(settings: Settings) -> BundleLimits | None:
     if not settings.allow_bundles:
         return None
     return BundleLimits(max_bytes=settings.max_bundle_bytes, quota_bytes=settings.bundle_quota_bytes)
+
+
+def server_option(settings: Settings) -> str:
+    """The option by which a command in a log line finds this server; empty if it does without."""
+    address = base_url(settings)
+    return "" if address == base_url(Settings()) else f"--server {quote(address)}"
 
 
 def base_url(settings: Settings) -> str:

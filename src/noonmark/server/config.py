@@ -7,7 +7,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from noonmark.core.api_key import EVERY_TENANT, tenant_or_all
 from noonmark.core.budgets.prices import parse_price
 from noonmark.core.errors import InvalidSchedule, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.policies.limits import MAX_CONCURRENCY
 from noonmark.core.rate_limit import parse_rate
@@ -414,7 +415,7 @@ PREFIX = "NOONMARK_"
 LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Setting:
     """One setting: how it is parsed, what it is for, and which environment variables set it."""
 
@@ -450,7 +451,7 @@ def _setting(
     return field(default_factory=lambda: default, metadata=setting, repr=not is_secret)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Settings:
     """The settings of a server."""
 
@@ -983,7 +984,7 @@ CA_VARIABLE = f"{PREFIX}CA_FILE"
 MAX_FILE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LoadedSettings:
     """The settings, and the source of each."""
 

@@ -39,6 +39,7 @@ from noonmark.server.assembly import (
     import_functions,
     limits,
     make_service,
+    server_option,
 )
 from noonmark.server.config import setting_conflicts
 from noonmark.server.metrics_listener import listen_for_metrics
@@ -104,7 +105,8 @@ class StopRequested(KeyboardInterrupt):
 
 def host(loaded: LoadedSettings, listener: socket.socket) -> int:
     """Run a server until a signal stops it; returns the exit code."""
-    settings = replace(loaded.settings, target_guard=_resolve_guard(loaded.settings, listener))
+    port = listener.getsockname()[1]
+    settings = replace(loaded.settings, port=port, target_guard=_resolve_guard(loaded.settings, listener))
     loaded = replace(loaded, settings=settings)
     logs.configure(level=settings.log_level, form=settings.log_format, trace_ids=settings.traces != "off")
     if settings.allow_commands or settings.allow_bundles:
@@ -136,7 +138,7 @@ def host(loaded: LoadedSettings, listener: socket.socket) -> int:
             key_cache.has_keys()  # so that it is known if the store does not answer later
             tokens = _tokens(loaded, clock)
             components = _Components(store, clock, worker, metrics, key_cache, tokens, session_tools, hub, engine)
-            app = _create_app(replace(settings, port=listener.getsockname()[1]), components, _http(settings, listener))
+            app = _create_app(settings, components, _http(settings, listener))
             listen_for_metrics(loaded, metrics, cleanup)
             if settings.worker:
                 worker.start()
@@ -294,6 +296,7 @@ def _create_worker(  # noqa: PLR0913, PLR0917 - each is a part of the process
         timing=timing,
         locks=make_node_locks(settings.store, store),
         first_call=make_first_call(store, parts.agents),
+        reach=server_option(settings),
         has_remote_host=parts.agents is None or parts.agents.remote_url is not None,
         limits=limits(settings) if settings.limit_inflight or settings.tenant_limit_inflight else UNLIMITED,
     )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
+from noonmark.core.frozen import frozen
 from noonmark.core.uploads import MAX_PATH
 from noonmark.operations.models import answers
 from noonmark.operations.models.arguments import MAX_KEY, OneRun
@@ -131,14 +132,14 @@ TASK: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Health:
     """The state of the server."""
 
     status: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Problem:
     """What went wrong, as RFC 9457 defines it."""
 
@@ -172,7 +173,7 @@ class McpAnswer:
     """The answer to a message of the Model Context Protocol, also where it is an error."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DocumentedRoute:
     """One route, for people and tools."""
 

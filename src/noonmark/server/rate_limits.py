@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyio import CapacityLimiter, to_thread
 
 from noonmark.core.errors import QuotaExceeded
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.operations.service import has_key_rate
 from noonmark.server.problems import HttpError
@@ -102,7 +103,7 @@ class RateLimiter:
         return local
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RateLimits:
     """The rate limits of a server; None is unlimited."""
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from noonmark.core.errors import InvalidRequest, Problem, refusal
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import key_path, shown, text_problem
 from noonmark.operations.creations import create_alone
 from noonmark.operations.table import SMALL_PAGE, Quick, perform, perform_in_steps
@@ -41,7 +42,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 _LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpSettings:
     """How the server is reached, and how much it reads. Loopback addresses are always allowed as hosts."""
 
@@ -77,7 +78,7 @@ class ParameterType(StrEnum):
     """Text; the parameter may be repeated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiRequest:
     """One request, with its body read but not parsed."""
 
@@ -117,7 +118,7 @@ class ApiRequest:
         return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiResponse:
     """A status, headers and a JSON document, or content of another type."""
 
@@ -137,7 +138,7 @@ if TYPE_CHECKING:
     Handler = Callable[[ApiRequest], ApiResponse]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CreatingHandler:
     """A handler that yields the schedules it creates, so that the requests of several callers share a transaction."""
 
@@ -153,7 +154,7 @@ class CreatingHandler:
         return len(request.body) <= SMALL_BODY and not is_keyed
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ReadingHandler:
     """A handler of an operation that has quick calls."""
 
@@ -172,7 +173,7 @@ class ReadingHandler:
         return match is not None and int(match[1]) <= SMALL_PAGE and not request.caller.sees_own_only
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TextHandler:
     """A handler whose body is text of any media type."""
 

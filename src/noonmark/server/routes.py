@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, RevisionConflict
+from noonmark.core.frozen import frozen
 from noonmark.core.run import output_text
 from noonmark.operations.models import fields
 from noonmark.operations.models.answers import CreatedWorkflow, Mob, Schedule, Session
@@ -33,7 +34,7 @@ _CREATED: Mapping[type, str] = {
 """The field of each answer that has the id of what was created."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Route:
     """How one operation is called over HTTP. A variable of the path is an argument of that name."""
 

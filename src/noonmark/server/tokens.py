@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ import jwt
 
 from noonmark.core.api_key import MAX_NAME, Scope, expand_scopes, tenant_name
 from noonmark.core.errors import Unauthenticated
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.schedule import Owner
 from noonmark.operations.service import Caller
@@ -47,7 +48,7 @@ SCOPE_PREFIX = "noonmark:"
 _INVALID = "the token is invalid"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class VerificationKey:
     """A key that verifies tokens, and its only algorithm."""
 
@@ -56,7 +57,7 @@ class VerificationKey:
     key: Any = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TokenSettings:
     """Which tokens are accepted, and which of their claims count."""
 

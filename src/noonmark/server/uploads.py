@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
@@ -20,6 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from noonmark.core.api_key import Scope
 from noonmark.core.errors import InvalidRequest, NoonmarkError, PayloadTooLarge
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import key_path
 from noonmark.operations import uploads
 from noonmark.operations.changes import change_by
@@ -59,7 +59,7 @@ FIELDS = ("path",)
 MAX_HEADERS, MAX_HEADER, MAX_FIELD = 16, 4_096, 8_192
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StreamHandler:
     """The handler of a request whose body or answer is too large to hold in memory."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ logger = logging.getLogger("noonmark.health")
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkerSnapshot:
     """The state of a worker at one moment; the defaults describe a process without one."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
@@ -19,6 +18,7 @@ from prometheus_client.metrics_core import (
     UnknownMetricFamily,
 )
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import FAILURES, Phase
 from noonmark.core.reasons import Reason
@@ -60,7 +60,7 @@ MAX_SCHEDULES = 500
 MAX_TENANTS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ScheduleTimes:
     """When a schedule last succeeded and failed, and when it fires next; None if it never did, or will not."""
 
@@ -74,7 +74,7 @@ class ScheduleTimes:
     next_fire: Micros | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LabelledSchedules:
     """The times of the schedules with the label, and how many more have it."""
 
@@ -82,7 +82,7 @@ class LabelledSchedules:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _LastEnd:
     """The last end of a kind, and how many of that kind had been counted when it was read."""
 

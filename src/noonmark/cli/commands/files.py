@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from noonmark.cli.commands.schedule import is_confirmed, schedule_filter
@@ -28,6 +28,7 @@ from noonmark.core.changes import (
     upstream_ids,
 )
 from noonmark.core.errors import InvalidRequest, InvalidSchedule, NoonmarkError, NotFound, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.redaction import Redactor
 from noonmark.core.secret import Secret
@@ -203,7 +204,7 @@ def _warn(schedule_id: str, warnings: Iterable[str]) -> None:
     print_errors(f"warning: {schedule_id}: {warning}" for warning in warnings)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checks:
     """What the server says about changes before they are made."""
 

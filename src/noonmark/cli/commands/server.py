@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ from noonmark.cli.options import AsJson
 from noonmark.cli.output import print_errors, print_json, printable
 from noonmark.cli.parameters import Parameter
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.frozen import frozen
 from noonmark.extras import require
 from noonmark.server.config import SETTINGS, LoadedSettings, load
 
@@ -43,7 +44,7 @@ def _default(name: str) -> str:
     return f" Default: {('no', 'yes')[default] if isinstance(default, bool) else default}."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServerOptions:
     """The settings given on the command line; None for the others."""
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from noonmark.cli.output import printable
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +24,7 @@ MIN_COLUMN = 4
 _WORD = re.compile(r"\S+\s*|\s+")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     """Text in one style, such as `bold yellow`."""
 

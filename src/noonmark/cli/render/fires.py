@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import printable
 from noonmark.cli.render.console import Table, Text, open_console, warnings_table
 from noonmark.cli.render.times import local_text, plain_text, precision_of, relative_text
 from noonmark.core.describe import describe
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_micros, to_text
 from noonmark.core.triggers import EventTrigger, fires
 from noonmark.core.triggers.recurrence import WallTrigger
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Upcoming:
     """The fires after an instant: `count`, or fewer if the trigger ends. `zone` is the trigger's time zone."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from noonmark.cli.local_zone import local_zone
 from noonmark.clocks import SystemClock
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import from_micros, parse_instant
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Times:
     """Formats instants in a time zone, and in UTC beside it unless that is the same."""
 

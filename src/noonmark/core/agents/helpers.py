@@ -6,10 +6,11 @@ in flight. What it is follows from a member: the one it is forked from, or one w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import Role, Session, member_session
+from noonmark.core.frozen import frozen
 from noonmark.core.targets.mob import MobForkTarget, ToolAccess
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from noonmark.core.targets.mob import MobSpawnTarget, ToolAccessPolicy
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Pattern:
     """The member that a helper is made like."""
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.agents.session import Mob, Session, member_session
 from noonmark.core.documents import Reader, present
 from noonmark.core.errors import InvalidRequest, Problem, refusal
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import identifier, shown
 from noonmark.core.targets.mob import read_tool_access
 from noonmark.core.targets.session import read_spec
@@ -25,7 +26,7 @@ RESERVED = ("schedule:", "mob:")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,60}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewSession:
     """A session to create."""
 
@@ -35,7 +36,7 @@ class NewSession:
     tool_access_policy: ToolAccessPolicy | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Member:
     """A member of a mob to create."""
 
@@ -55,7 +56,7 @@ class Member:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewMob:
     """A mob to create. Its flows are objects that are not checked yet."""
 

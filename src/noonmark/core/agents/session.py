@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.spend import Usage
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from noonmark.core.api_key import Scope
@@ -37,7 +38,7 @@ class Role(StrEnum):
     EVENT = "event"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Session:
     """A session as it is stored."""
 
@@ -68,7 +69,7 @@ class Session:
     updated: Micros = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Message:
     """One message of a transcript."""
 
@@ -88,7 +89,7 @@ class Message:
     """Of the call of a model that it answers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Mob:
     """A named group of agents. Each member is a session; each flow is a workflow of prompts to members."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import boolean_value, shown, text_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Instructions(Protocol):
         """The instructions of a value, or of a part without values; None if there are none."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TaskPrompt:
     """The prompts of an agent."""
 

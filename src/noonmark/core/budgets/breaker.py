@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ MAX_FAILURES = 5
 OPEN_FOR: Micros = 60 * SECOND
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Breaker:
     """Failures since the last success, and the last failure or trial. A breaker without failures is not stored."""
 

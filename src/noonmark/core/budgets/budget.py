@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, from_micros, to_micros
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class WhenExhausted(StrEnum):
     PAUSE_UNTIL_NEXT_PERIOD = "pause_until_next_period"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Budget:
     """A limit on what an owner, a schedule or a session spends."""
 
@@ -73,7 +74,7 @@ class Budget:
     updated: Micros = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Standing:
     """A budget, and its spend in the current period."""
 
@@ -86,7 +87,7 @@ class Standing:
     """None in all."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunLimits:
     """What one occurrence may spend, all attempts together; None is not limited."""
 
@@ -97,7 +98,7 @@ class RunLimits:
     """The priority tier of its user: a factor for the limits of that user's budgets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WholeRun:
     """The workflow run that an occurrence is a step of, and what all its steps together may spend."""
 
@@ -105,7 +106,7 @@ class WholeRun:
     limits: RunLimits
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reservation:
     """The most that one call of a model can use."""
 
@@ -132,7 +133,7 @@ def approval_id(occurrence_id: str) -> str:
     return f"{occurrence_id}::budget"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Reserved:
     """The call may be made."""
 
@@ -142,7 +143,7 @@ class Reserved:
     """Budgets whose threshold it is the first to cross."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Refused:
     """The call must not be made; nothing was reserved."""
 

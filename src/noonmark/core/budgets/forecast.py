@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.spend import to_dollars
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import from_micros, to_micros, to_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ ENOUGH_RUNS = 5
 DECEMBER = 12
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Forecast:
     """What a schedule has cost this month, and what it will have cost at the end of it, in nano-dollars.
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, InvalidOperation
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _FIELDS = (2, 4)
 _ALLOWED = "must be dollars per million tokens, as INPUT,OUTPUT or INPUT,OUTPUT,CACHE_READ,CACHE_WRITE, such as 2.5,10"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Price:
     """Dollars per million tokens. Cached input costs as much as other input, unless it is priced."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from noonmark.core.budgets.budget import BudgetScope, Refused, Reserved, WhenExhausted
 from noonmark.core.budgets.spend import Amount, to_dollars
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, to_text
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ BACKPRESSURE: tuple[tuple[Fraction, Micros], ...] = (
 """How long a call waits when this much of a budget is used, the call included."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunSpend:
     """What the calls of one occurrence have spent and reserved so far."""
 
@@ -39,7 +40,7 @@ class RunSpend:
     model_calls: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Check:
     """One limit, and what counts against it."""
 

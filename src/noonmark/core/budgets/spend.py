@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
+
+from noonmark.core.frozen import frozen
 
 NANOS = 1_000_000_000
 """Nano-dollars in a dollar."""
@@ -21,7 +22,7 @@ def to_dollars(nanos: int) -> float | int:
     return nanos // NANOS if nanos % NANOS == 0 else float(Decimal(nanos) / NANOS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Amount:
     """Tokens and money together, such as what is reserved for a call."""
 
@@ -30,7 +31,7 @@ class Amount:
     """Nano-dollars; None if the price is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Usage:
     """What a run, a session or one call of a model has used."""
 

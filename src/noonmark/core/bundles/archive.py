@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 import stat
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from noonmark.core.errors import InvalidBundle, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ArchiveLimits:
     """What an archive may unpack to."""
 
@@ -43,7 +43,7 @@ class ArchiveLimits:
     """The unpacked size from which the ratio counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Entry:
     """One line of the listing of an archive."""
 

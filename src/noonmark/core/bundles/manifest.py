@@ -6,7 +6,7 @@ The smallest one is `{"name": "eval", "command": ["python", "job.py"]}`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from noonmark.core.bundles.archive import invalid_bundle
 from noonmark.core.bundles.notation import FIELDS, TRIGGER_FIELDS, schedule_document
 from noonmark.core.documents import SUGGESTION, UNKNOWN_FIELD, Reader, present, unknown_field
 from noonmark.core.errors import InvalidBundle, InvalidSchedule, Problem, TriggerNeverFires
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.json_values import identifier, json_copy, json_problem, shown, text_of
 from noonmark.core.policies.retry import RetryPolicy, read_retry
@@ -56,7 +57,7 @@ class ServiceKind(StrEnum):
     TCP = "tcp"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RequiredService:
     """A service that must answer before a run starts."""
 
@@ -72,7 +73,7 @@ class RequiredService:
         return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Resources:
     """What a node must have, or have free, before it starts a run."""
 
@@ -87,7 +88,7 @@ class Resources:
         return bool(self.cpus or self.memory_mb or self.slots)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ManagedSchedule:
     """A schedule that a manifest declares."""
 
@@ -98,7 +99,7 @@ class ManagedSchedule:
     """As a schedule document, with its id, its label and its target."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Manifest:
     """The manifest of a bundle."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.warnings import find_warnings
 from noonmark.core.describe.words import words
+from noonmark.core.frozen import frozen
 from noonmark.core.triggers.trigger import instant_argument, trigger_argument
 from noonmark.core.triggers.zones import release_year
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["Description", "describe"]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Description:
     """A trigger in words, and its warnings."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.warnings import (
@@ -13,6 +12,7 @@ from noonmark.core.describe.warnings import (
     listed,
     matches,
 )
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, SECOND, Micros
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
 from noonmark.core.triggers.zones import Pass, Segment, load_zone
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClockChange:
     """A change of the clock within a year."""
 

@@ -197,7 +197,11 @@ def _late(case: Case) -> str:
 
 
 def _newer_fire(case: Case) -> str:
-    return f"{fires(case, 'due')} together with a newer fire, and {misfire_policy(case)} runs only the newest"
+    they, route = "they" if case.occurrence.missed_count > 1 else "it", case.detail.get("route")
+    cause = f"a newer one was due before {they} started"
+    if route is not None:
+        cause = f"no live node served `{route}` until a newer one was due"
+    return f"{fires(case, 'missed')} because {cause}, and {misfire_policy(case)} runs only the newest"
 
 
 def _catch_up_limit(case: Case) -> str:

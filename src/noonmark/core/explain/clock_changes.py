@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from noonmark.core.describe.words import instant_words
 from noonmark.core.explain.explanation import DOES_NOT_APPLY, Rule, Step
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import EPOCH, SECOND, to_text
 from noonmark.core.triggers import CalendarTrigger, CronTrigger
 from noonmark.core.triggers.recurrence import FIXED, MAX_GAP_SECONDS, WILDCARD, Gap
@@ -26,7 +26,7 @@ NOTHING = Step(rule=Rule.DST, decision=DOES_NOT_APPLY)
 PASSES = {Pass.FIRST: "first_pass", Pass.SECOND: "second_pass"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Hint:
     """Why a trigger does not fire at an instant although it seems to name it."""
 

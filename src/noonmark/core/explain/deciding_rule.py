@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from noonmark.core.explain.explanation import NOT_REACHED, NOT_YET, Rule
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.interruption import PINGED
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
@@ -86,7 +86,7 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
 """The rule of each reason, for an occurrence that never started. The runs decide about one that has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Case:
     """All that is known about an occurrence."""
 
@@ -198,7 +198,7 @@ class Case:
         return judge(self.declaration.misfire_policy, due=row.due, now=at, caught_up_at=row.caught_up)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Suspended:
     """Since when a run is suspended, and when it continues."""
 
@@ -206,7 +206,7 @@ class Suspended:
     until: Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Overrun:
     """A run that is longer than the time between its fire and the next one."""
 
@@ -215,7 +215,7 @@ class Overrun:
     is_going: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Standing:
     """The rule that has decided, or is next, its sentence, and the result of the others."""
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any
+
+from noonmark.core.frozen import frozen
 
 DOES_NOT_APPLY = "does_not_apply"
 """The schedule, or the way in which the occurrence came about, has nothing to do with this rule."""
@@ -48,7 +50,7 @@ class Rule(StrEnum):
     """Whether the schedule at present starts and succeeds as often as expected, whatever becomes of this occurrence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Step:
     """One rule, what it decided, and the facts behind that."""
 
@@ -62,7 +64,7 @@ class Step:
         return {"rule": str(self.rule), "decision": self.decision, "facts": self.facts}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Explanation:
     """Why something ran, runs, will run, or did not: a step for every rule, whether or not it applies."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from noonmark.core.explain.deciding_rule import OWN, Case, Standing, standing
 from noonmark.core.explain.explanation import NOT_KNOWN, NOT_REACHED, Explanation, Rule, Step
 from noonmark.core.explain.occurrence import explain_occurrence, sentence
 from noonmark.core.explain.steps import chain, instant, known
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import TRIGGER, kind_of
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.planner import in_force_after, is_used_up, occurrence, timed_trigger
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 NOTHING_MORE: Mapping[Rule, Facts] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Moment:
     """An instant, and the records around it."""
 

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidTrigger, Problem
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import TOO_LARGE, json_problem, key_path, shown
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def compile_filters(filters: Mapping[str, Any]) -> Matcher:
     return Matcher(tuple(_Filter(key, tuple(key.split(".")), _condition(own), own) for key, own in filters.items()))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Filter:
     key: str
     path: tuple[str, ...]
@@ -80,7 +81,7 @@ class _Filter:
         return found_at(self.key, self.path, payload, envelope)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Unmet:
     """A filter that does not hold for an event: its key, its condition, and what the event has there."""
 
@@ -90,7 +91,7 @@ class Unmet:
     is_missing: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Matcher:
     """Compiled filters: call it with an event."""
 
@@ -218,7 +219,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any], Condition]:
     return build
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Operator:
     """How an operator tests a value, and which operand it takes; `kinds` empty means any."""
 

@@ -10,9 +10,9 @@ their nominal times, and they run one after another. None of them is decided aga
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import micros_to_seconds, to_text
 from noonmark.core.policies.jitter import due_at, newest_due
 from noonmark.core.policies.misfire import (
@@ -38,7 +38,7 @@ MAX_IN_GRACE = 1_000
 """The most fires in grace that run: an interval of a millisecond has millions in an hour of grace."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Start:
     """One fire that runs: at its own due time, in grace or caught up, or at the time it was spread to."""
 
@@ -47,7 +47,7 @@ class Start:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Missed:
     """The fires that do not run: all those from `first` to `last`, both nominal times and both included."""
 
@@ -57,7 +57,7 @@ class Missed:
     reason: Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CatchUp:
     """What becomes of every fire that was due: `starts`, oldest first, and before them what was `missed`."""
 

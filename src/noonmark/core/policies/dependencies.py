@@ -10,12 +10,13 @@ nothing of it is to come, counts as it ended, however long ago that was.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import InvalidSchedule
 from noonmark.core.event import Chain, joined
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, MIN_INSTANT, to_text
 from noonmark.core.lifecycle import LIVE, Phase, SchedulePhase
 from noonmark.core.reasons import Reason
@@ -33,7 +34,7 @@ WAIT_LIMIT: Micros = DAY
 """So long after its first due time an occurrence waits for the others."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Upstream:
     """An upstream, as seen by one occurrence that depends on it."""
 
@@ -62,7 +63,7 @@ class Upstream:
         return {"upstream": self.dependency.schedule_id, "phase": str(self.phase or "missing")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Standing:
     """A stored upstream. Without a phase it does not exist, or is deleted."""
 
@@ -118,7 +119,7 @@ class Standing:
         return named if _is_after(named, self.watermark) else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Standings:
     """All upstreams of a schedule, in one consistent read."""
 
@@ -127,7 +128,7 @@ class Standings:
     """The number of news so far; a decision holds only while it is unchanged."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Verdict:
     """What holds an occurrence back: a pending, failed or timed out upstream."""
 
@@ -135,7 +136,7 @@ class Verdict:
     facts: Facts = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FollowUp:
     """A fire of a schedule without a trigger. With a detail, it must not run: that says who has failed, in JSON."""
 

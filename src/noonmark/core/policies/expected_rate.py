@@ -7,11 +7,12 @@ with fewer successes than `at_least`, that is reported; windows that ended while
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import micros_to_seconds
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ MAX_WINDOW_SECONDS = 31_622_400
 """A leap year."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ExpectedRate:
     """The least successes and the most starts in each window."""
 
@@ -45,7 +46,7 @@ class RateProblem(StrEnum):
     TOO_RARE = "too_rare"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RateAlert:
     """A report: the problem, the window or windows it is about, and what was counted there."""
 
@@ -71,7 +72,7 @@ class RateAlert:
         return f"{counted}; at least {self.rate.at_least} {_are(self.rate.at_least)} expected{many}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RateWindow:
     """The current window of a schedule: when it ends, and what was counted in it.
 
@@ -99,7 +100,7 @@ class RateWindow:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Counted:
     """A window after a count or a judgement, and the alert that follows, if any."""
 

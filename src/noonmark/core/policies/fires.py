@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,7 +17,7 @@ Stretch = tuple["Micros", "Micros"]
 """A first and a last nominal time."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """Exactly these fires, in order, each due at its nominal time."""
 
@@ -36,7 +37,7 @@ class Listed:
         return bisect_right(self.nominals, until) - bisect_right(self.nominals, after)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Without:
     """Fires without those in some stretches, which are in order and disjoint."""
 

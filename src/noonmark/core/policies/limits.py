@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import boolean_value, identifier, in_python, number_value, text_value
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ MAX_HORIZON_DAYS = 366
 MAX_HORIZON_OCCURRENCES = 64
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Concurrency:
     """At most `limit` (1 to 100,000) occurrences with the same key are in flight at once, over all nodes."""
 
@@ -43,7 +43,7 @@ class Concurrency:
         return {"concurrency_key": self.key, "concurrency_limit": self.limit}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class KeyLimit:
     """A concurrency key beside that of the schedule: at most `limit` occurrences of the tenant hold it at once."""
 
@@ -54,7 +54,7 @@ class KeyLimit:
     """What an occurrence waits for while the key has no free place."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Budget:
     """What one run may spend, all attempts together; None is not limited.
 
@@ -77,7 +77,7 @@ class Budget:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Dependency:
     """A schedule that must have run first, and by default must have succeeded."""
 
@@ -98,7 +98,7 @@ class Dependency:
         return {"schedule_id": self.schedule_id, "require_success": self.require_success}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Horizon:
     """How far ahead occurrences are planned: up to `occurrences` (1 to 64) within `days` (1 to 366)."""
 

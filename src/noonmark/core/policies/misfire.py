@@ -6,11 +6,11 @@ is the policy. Event, manual and backfill origins never misfire.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named, read_notation
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.reasons import Reason
 
@@ -58,7 +58,7 @@ _SETTINGS: dict[MisfireKind, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Skip:
     """Older fires do not run, and of several in grace only the newest does."""
 
@@ -70,7 +70,7 @@ class Skip:
         return {"type": str(self.kind), "grace_seconds": micros_to_seconds(self.grace)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CatchUpOne:
     """Only the newest fire runs, however late it is."""
 
@@ -82,7 +82,7 @@ class CatchUpOne:
         return {"type": str(self.kind), "grace_seconds": micros_to_seconds(self.grace)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CatchUpAll:
     """Of the older fires the newest `limit` (1 to 1,000) run, oldest first."""
 
@@ -95,7 +95,7 @@ class CatchUpAll:
         return {"type": str(self.kind), "grace_seconds": micros_to_seconds(self.grace), "limit": self.limit}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CatchUpWithin:
     """The older fires that are late by at most `window` run, the newest `limit` of them."""
 
@@ -109,7 +109,7 @@ class CatchUpWithin:
         return _with_window(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Spread:
     """Of the older fires the newest `limit` run, and those in grace after them, evenly over `window` from now on."""
 
@@ -128,7 +128,7 @@ KeepsSeveral = CatchUpAll | CatchUpWithin | Spread
 MisfirePolicy = Skip | CatchUpOne | KeepsSeveral
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Lateness:
     """Whether one occurrence may still start: late by `late_by`, when `grace` is allowed."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named, read_notation
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _SETTINGS: dict[OverlapKind, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Skip:
     """The later one does not run."""
 
@@ -53,7 +53,7 @@ class Skip:
         return str(self.kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Queue:
     """They run one after another, in order; at most `queue_limit` (1 to 100,000) wait."""
 
@@ -65,7 +65,7 @@ class Queue:
         return {"type": str(self.kind), "queue_limit": self.queue_limit}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class QueueOne:
     """One waits, and a newer one replaces it."""
 
@@ -76,7 +76,7 @@ class QueueOne:
         return str(self.kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Allow:
     """They run side by side."""
 
@@ -87,7 +87,7 @@ class Allow:
         return str(self.kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CancelRunning:
     """The earlier one is asked to stop and has `cancel_grace` (up to a day) to do so; then the later one starts."""
 
@@ -99,7 +99,7 @@ class CancelRunning:
         return {"type": str(self.kind), "cancel_grace_seconds": micros_to_seconds(self.cancel_grace)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Terminate:
     """The earlier one is killed, without being asked to stop; then the later one starts. A thread is abandoned."""
 

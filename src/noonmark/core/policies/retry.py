@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import fraction
 from noonmark.core.instants import MAX_INSTANT, SECOND, Micros, micros_to_seconds, to_text
 from noonmark.core.json_values import shown, text_value
@@ -27,7 +27,7 @@ LONGEST_RETRY: Micros = MAX_BACKOFF_SECONDS * SECOND
 """A week."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RetryPolicy:
     """Up to `max_attempts` (1 to 100) deliveries.
 
@@ -69,7 +69,7 @@ class RetryPolicy:
         return not set(raised).intersection(self.not_on) and (not self.on or not set(raised).isdisjoint(self.on))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RetryDecision:
     """Whether a failed attempt is followed by another: at `retry_at`, or never."""
 

@@ -10,7 +10,7 @@ A schedule of an agent has the first two unless its document says otherwise; any
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from noonmark.core import instants
 from noonmark.core.budgets.forecast import percentile
 from noonmark.core.budgets.spend import NANOS, to_dollars
 from noonmark.core.documents import present
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, to_text
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ USUAL_PERCENT = 90
 _COUNTS = ("since", "hour", "starts", "identical")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunawayPolicy:
     """The rules that a document sets: None leaves one at the default of its target, and 0 turns it off."""
 
@@ -69,7 +70,7 @@ class RunawayRule(StrEnum):
     RESULTS = "identical_results"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Breach:
     """A rule that a schedule has broken: what was seen, and how much is allowed."""
 
@@ -83,7 +84,7 @@ class Breach:
     """What happened, in words."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Counted:
     """What is counted of a schedule since it was created or resumed."""
 
@@ -103,7 +104,7 @@ class Counted:
         return present(**asdict(self))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Guard:
     """The rules in force for a schedule; None is a rule that it does not have."""
 

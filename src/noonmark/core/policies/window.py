@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import named
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import MAX_INSTANT, Micros, micros_to_seconds, to_text
 from noonmark.core.reasons import Reason
 
@@ -31,7 +31,7 @@ class EndAction(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Window:
     """Open for `duration` (1 ms to a leap year) from the first due time, whatever retries follow."""
 
@@ -54,7 +54,7 @@ class Window:
         return {"duration_seconds": micros_to_seconds(self.duration), "end_action": str(self.end_action)}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WindowDecision:
     """Whether an occurrence may start: the window is open from its first due time up to, not including, `closes_at`."""
 
@@ -104,7 +104,7 @@ def judge(window: Window, *, first_due: Micros, now: Micros) -> WindowDecision:
     return WindowDecision(reason=reason, first_due=first_due, closes_at=closes_at, now=now)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WindowPeriod:
     """A period in which a window is open, or in which none is: then runs that the window suspends wait."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from posixpath import normpath
 from signal import Signals
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import present
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown, text_of
 from noonmark.core.secret import secret_name
 
@@ -28,7 +29,7 @@ _argument = text_of(0, 131_072, multiline=True)
 _variable_text = text_of(1, 255)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CommandLimits:
     """Resource limits of a program; None for no limit."""
 
@@ -47,7 +48,7 @@ class CommandLimits:
 NO_LIMITS = CommandLimits()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CommandTarget:
     """A program and its arguments, started without a shell."""
 
@@ -154,7 +155,7 @@ TOLD = frozenset(
 """Variables about the run, which callers cannot set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CommandRules:
     """The rules of one node for commands of callers."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, assert_never
 
 from noonmark.core.documents import named, present
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import MAX_JSON_BYTES, json_problem, shown
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _SOURCES = named(MediaSource)
 _DATA_FIELD = {MediaSource.INLINE: "data", MediaSource.BLOB: "blob_id", MediaSource.URI: "uri"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TextBlock:
     """A paragraph of text."""
 
@@ -49,7 +49,7 @@ class TextBlock:
         return {"type": str(BlockType.TEXT), "text": self.text}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MediaBlock:
     """An image, or a video with its length; `data` is the bytes, the blob or the address, as its source says."""
 

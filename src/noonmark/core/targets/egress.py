@@ -7,12 +7,12 @@ when it is declared, by its spelling, and again by each address that its name re
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
 from unicodedata import normalize
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown
 from noonmark.core.urls import MAX_PORT
 
@@ -84,7 +84,7 @@ _PLACE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EgressPolicy:
     """The rules of one node."""
 

@@ -6,13 +6,14 @@ Only the form is judged here. Which hosts may be reached is for the node that se
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from noonmark.core.documents import named, present
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.json_values import number_value, shown, text_of
 from noonmark.core.secret import header_place, secret_name
@@ -67,7 +68,7 @@ class Method(StrEnum):
 _METHODS = named(Method, **{method.lower(): method for method in Method})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpTarget:
     """An HTTP request; a `body` that is not text is sent as JSON, and null means that there is none."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named, present
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import text_of
 from noonmark.core.targets.content import Content, content_document, read_content, read_prompt
 from noonmark.core.targets.work import WorkflowTarget
@@ -47,7 +48,7 @@ _BACKENDS = named(HelperBackend)
 _ACCESS = named(ToolAccess)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ToolAccessPolicy:
     """A kind of access and, unless it is inherited, the tools it speaks of."""
 
@@ -60,7 +61,7 @@ class ToolAccessPolicy:
         return present(type=str(self.type), value=None if inherits else list(self.tools))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HelperOptions:
     """What a helper is; whatever is left out is for the mob to choose."""
 
@@ -129,7 +130,7 @@ _CONTEXTS = named(ForkContext)
 _MOB_CHOOSES = HelperOptions()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MobMemberTarget:
     """A member of a mob is sent content."""
 
@@ -156,7 +157,7 @@ class MobMemberTarget:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MobFlowTarget:
     """A named flow of a mob is run; its parameters may be any JSON, null included."""
 
@@ -180,7 +181,7 @@ class MobFlowTarget:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MobSpawnTarget:
     """A helper is made in a mob, and waited for."""
 
@@ -205,7 +206,7 @@ class MobSpawnTarget:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MobForkTarget:
     """A helper is forked from a member, with its history or its last messages, and waited for."""
 

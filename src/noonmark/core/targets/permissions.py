@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from noonmark.core.api_key import EVERY_TENANT
+from noonmark.core.frozen import frozen
 from noonmark.core.targets.command import CommandTarget
 from noonmark.core.targets.work import BundleTarget, FunctionTarget
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Names = Mapping[str, frozenset[str]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TargetPermissions:
     """Names by tenant; None allows every tenant everything.
 

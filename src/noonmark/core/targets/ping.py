@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import present
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, Micros, micros_to_seconds
 from noonmark.core.json_values import text_value
 from noonmark.core.lifecycle import Phase
@@ -23,7 +24,7 @@ MAX_ROTATION = 1_000_000_000
 MAX_URL = 4_096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PingTarget:
     """A job that runs elsewhere and reports by pings; the URL of the schedule is not part of the document."""
 
@@ -73,7 +74,7 @@ MOMENTS = {
 """The moment of each end of a run; a cancelled one has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PingUrls:
     """The URLs that a schedule calls when an occurrence starts, succeeds and fails."""
 

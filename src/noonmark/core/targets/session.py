@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, assert_never
 
 from noonmark.core.documents import named, present
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import event_type, identifier, json_copy, json_problem, text_of
 from noonmark.core.targets.content import MAX_TEXT, Content, content_document, read_content
 
@@ -30,7 +31,7 @@ class ActionType(StrEnum):
 _ACTION_TYPES = named(ActionType)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PromptAction:
     """A turn of the conversation; a skill is named by its name or by an object that identifies it."""
 
@@ -54,7 +55,7 @@ class PromptAction:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EventAction:
     """An event inside one session; it is not matched against event triggers."""
 
@@ -154,7 +155,7 @@ _SESSION_TYPES = named(SessionType)
 _PROVIDERS = named(Provider)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SessionSpec:
     """How to make a session that does not exist yet."""
 
@@ -204,7 +205,7 @@ class SessionSpec:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SessionTarget:
     """A session that exists: exactly this one as it runs, or one that may have to be resumed."""
 
@@ -225,7 +226,7 @@ class SessionTarget:
         }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OnDemandSessionTarget:
     """A session made at the first fire and reused from then on; `bound_session_id` names it once it is made."""
 

@@ -6,11 +6,12 @@ JSON inside a target is its own copy and never changes after the target was read
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from noonmark.core.documents import named, present
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, micros_to_seconds
 from noonmark.core.json_values import event_type, identifier, shown, text_of
 from noonmark.core.targets.content import read_prompt
@@ -41,7 +42,7 @@ class Executor(StrEnum):
 _EXECUTORS = named(Executor)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class FunctionTarget:
     """A Python function: a name registered on the executing node, or `module:qualname`."""
 
@@ -69,7 +70,7 @@ class FunctionTarget:
         } | present(payload=self.payload, executor=None if self.executor is Executor.THREAD else str(self.executor))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowTarget:
     """A run of a workflow that the executing node can look up; no version means the newest."""
 
@@ -87,7 +88,7 @@ class WorkflowTarget:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ResourceWait:
     """How a run waits for a node that has what it needs."""
 
@@ -105,7 +106,7 @@ class ResourceWait:
 PATIENT = ResourceWait()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundleTarget:
     """A run of a bundle: of the newest with an id, or of the one with a digest."""
 
@@ -154,7 +155,7 @@ def is_bundle_route(route: str) -> bool:
     return route == BundleTarget.kind or route.startswith(_WITH_LABELS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EventTarget:
     """An event to emit; it may trigger other schedules."""
 
@@ -169,7 +170,7 @@ class EventTarget:
         return {"target_kind": self.kind, "event_type": self.event_type, "payload": self.payload}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskTarget:
     """A question or job in plain words for an agent, with the context that steers it."""
 

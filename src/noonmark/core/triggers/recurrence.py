@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from noonmark.core.documents import Reader, named
 from noonmark.core.errors import InvalidTrigger, Problem, refusal
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY_SECONDS, MAX_INSTANT, MIN_INSTANT, SECOND, Micros
 from noonmark.core.json_values import in_python, shown
 from noonmark.core.triggers.trigger import Trigger
@@ -42,7 +43,7 @@ class Fold(StrEnum):
     BOTH = "both"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DstRule:
     """One whole rule."""
 
@@ -54,7 +55,7 @@ FIXED = DstRule(Gap.AFTER, Fold.FIRST)
 WILDCARD = DstRule(Gap.SKIP, Fold.BOTH)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DstOverride:
     """The daylight saving rules of a trigger; `None` leaves that half to the default of its type."""
 

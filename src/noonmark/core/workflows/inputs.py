@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import Reader, named, present
 from noonmark.core.errors import InvalidRequest, Problem, refusal
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import json_copy, json_problem, key_path, shown
 from noonmark.core.workflows.names import word
 
@@ -41,7 +42,7 @@ _PYTHON: dict[InputType, tuple[type, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Input:
     """One input: its type, if it has to be of one, and what it is where a run is not given it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import key_path, shown
 from noonmark.core.secret import header_place
 from noonmark.core.targets.placeholders import FACTS_IN_WORDS, NOT_CLOSED, is_fact, is_open, names_in, path_of
@@ -33,7 +33,7 @@ def word(value: object) -> str:
     raise ValueError(f"must be 1 to 64 letters, digits, - or _, not {shown(value)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StepNames:
     """What one place of a definition may ask for."""
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import evolve
+from noonmark.core.frozen import evolve, frozen
 from noonmark.core.instants import parse_instant
 from noonmark.core.policies.retry import TIMEOUT, next_attempt
 from noonmark.core.reasons import Reason
@@ -43,7 +43,7 @@ MAX_ERROR = 2_000
 """Characters of the error of a step that its run repeats."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Closing:
     """How a run ends, once its steps have stopped and what is to be undone is undone."""
 
@@ -69,7 +69,7 @@ def read_closing(document: Mapping[str, Any]) -> Closing:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Start:
     """A step, or an element of its list, that begins now; its record says that it runs."""
 
@@ -80,7 +80,7 @@ class Start:
     is_compensation: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Ask:
     """An approval that is asked for."""
 
@@ -89,7 +89,7 @@ class Ask:
     expires: Micros
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AwaitEvent:
     """An event that a step waits for."""
 

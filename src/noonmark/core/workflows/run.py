@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import fast_frozen, frozen
 
 if TYPE_CHECKING:
     from noonmark.core.instants import Micros
@@ -47,7 +47,7 @@ class Compensation(StrEnum):
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StepRecord:
     """A step of a run, or one element of its list."""
 
@@ -96,7 +96,7 @@ NOT_BEGUN = 0
 """The attempt of a workflow run that was asked for, and that no node has begun."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowRun:
     """What an occurrence of a workflow runs: the version that it began with, and its inputs."""
 

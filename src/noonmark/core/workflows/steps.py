@@ -5,11 +5,12 @@ A step is read on its own here. What concerns several steps is checked by `defin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.documents import present
 from noonmark.core.filters.match import filter_problems
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import DAY, DAY_SECONDS, Micros, micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import event_type, json_copy, shown
 from noonmark.core.policies.retry import RetryPolicy, read_retry
@@ -40,7 +41,7 @@ _OF_TARGETS = ("input", "for_each", "concurrency", "retry", "timeout_seconds", "
 """What only a step with a target can have."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Wait:
     """A step that ends after some time, at a time, or with an event."""
 
@@ -65,7 +66,7 @@ class Wait:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Approval:
     """A step that ends when a person has decided, or when the time for that has passed."""
 
@@ -78,7 +79,7 @@ class Approval:
         return present(message=self.message or None, expires_seconds=micros_to_seconds(self.expires))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Step:
     """One step: exactly one of `target`, `wait` and `approval` is there."""
 

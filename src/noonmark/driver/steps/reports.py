@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from noonmark.core.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PlanReport:
     """Planned schedules, and those whose plan came too late because another node was faster."""
 
@@ -15,7 +15,7 @@ class PlanReport:
     """The batch was full; there may be more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MatchReport:
     """Matched events, or pages of their listeners, and those for which another node was faster."""
 
@@ -26,7 +26,7 @@ class MatchReport:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClaimReport:
     """Occurrences that this node has claimed."""
 
@@ -34,7 +34,7 @@ class ClaimReport:
     more: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AdmitReport:
     """Outcomes of the claims that were due for a decision."""
 
@@ -49,7 +49,7 @@ class AdmitReport:
     """Late starts, for which an event is emitted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SettleReport:
     """Deliveries whose end was written, and those whose lease was lost."""
 
@@ -59,7 +59,7 @@ class SettleReport:
     """Another occurrence may have its turn, or a retry its time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ProgressReport:
     """Deliveries whose output was written, and those whose output was not."""
 
@@ -67,7 +67,7 @@ class ProgressReport:
     left: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RenewReport:
     """Extended leases, lost leases, and runs that were asked to stop."""
 
@@ -76,7 +76,7 @@ class RenewReport:
     stopped: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LeadReport:
     """Whether this node leads, whether it has just begun to, and the current term."""
 
@@ -87,7 +87,7 @@ class LeadReport:
     """Nodes that were reported lost."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TakeoverReport:
     """Nodes of this machine whose process is gone, and their leases that were ended."""
 
@@ -95,7 +95,7 @@ class TakeoverReport:
     expired: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ReapReport:
     """Deliveries past their deadline, and occurrences that no node could serve."""
 
@@ -106,7 +106,7 @@ class ReapReport:
     """This node serves more routes than before."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RewindReport:
     """Schedules that a fast clock had planned too far, and rows with false times that were repaired."""
 
@@ -114,7 +114,7 @@ class RewindReport:
     mended: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PruneReport:
     """Deleted occurrences, events, audit entries and idempotency keys."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import from_micros, parse_instant
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ FailureClass = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Owner:
     """The owner of a schedule."""
 
@@ -37,7 +38,7 @@ class Owner:
     user: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Counters:
     """How the occurrences of a schedule have ended so far."""
 
@@ -51,7 +52,7 @@ class Counters:
 MarkState = Literal["planned", "queued", "running", "completed", "failed", "skipped"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LastOutcome:
     """What became of an occurrence, in short."""
 
@@ -64,7 +65,7 @@ class LastOutcome:
     """Its nominal time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Pause:
     """Why a schedule is paused."""
 
@@ -76,7 +77,7 @@ class Pause:
     """When it resumes automatically."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Lineage:
     """The session or the schedule that made a schedule."""
 
@@ -91,7 +92,7 @@ class Lineage:
     """What its sessions may do at most, where those who made it could not do more."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangedField:
     """A field that a proposal changes."""
 
@@ -100,7 +101,7 @@ class ChangedField:
     after: Any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Proposal:
     """What somebody proposes for a schedule, until it is decided."""
 
@@ -124,7 +125,7 @@ class Proposal:
     """The whole answer, as JSON."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Schedule:
     """A schedule: what it declares, and its state."""
 
@@ -189,7 +190,7 @@ class Schedule:
     """The whole document, as JSON."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PingUrl:
     """The URL that the job of a schedule calls."""
 
@@ -197,7 +198,7 @@ class PingUrl:
     ping_url: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Ping:
     """What became of a ping."""
 
@@ -209,7 +210,7 @@ class Ping:
     occurrence_id: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunBundle:
     """The archive of a bundle that an occurrence runs, in every attempt."""
 
@@ -217,7 +218,7 @@ class RunBundle:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Occurrence:
     """One planned delivery of a schedule."""
 
@@ -271,7 +272,7 @@ class Occurrence:
     missing_target_policy: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Usage:
     """What a run, a session or a call of a model has used."""
 
@@ -289,7 +290,7 @@ class Usage:
     """Null if a price is unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Progress:
     """The progress of a run, from 0 to 1, as last reported."""
 
@@ -297,7 +298,7 @@ class Progress:
     message: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Run:
     """One attempt to deliver an occurrence; it has no end and no outcome while it runs.
 
@@ -321,7 +322,7 @@ class Run:
     """The archive that it ran, if it ran a bundle."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Forecast:
     """What a schedule has cost this UTC month, and what it will have cost at the end of it. Null is unknown."""
 
@@ -349,7 +350,7 @@ class Forecast:
     """Why the figures of the month are unknown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ClockChange:
     """A change of the clock in the zone of a trigger."""
 
@@ -361,7 +362,7 @@ class ClockChange:
     """Whether a time of the trigger is jumped over or comes twice."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ChangedFire:
     """A fire that moves, is added or is removed."""
 
@@ -371,7 +372,7 @@ class ChangedFire:
     """Null if it is removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EditImpact:
     """What a change of a schedule would do; nothing is changed."""
 
@@ -391,7 +392,7 @@ class EditImpact:
     """The first 100 that move, are added or are removed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Preview:
     """The next fires of a trigger, with the trigger in words."""
 
@@ -406,7 +407,7 @@ class Preview:
     """With `changes`: what they would do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CrontabSchedule:
     """A line of a crontab as a schedule."""
 
@@ -415,7 +416,7 @@ class CrontabSchedule:
     """The document to create it with."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CrontabNote:
     """A problem with a line of a crontab, or a difference in its meaning."""
 
@@ -423,7 +424,7 @@ class CrontabNote:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CrontabSchedules:
     """The schedules of a crontab; nothing is created."""
 
@@ -433,7 +434,7 @@ class CrontabSchedules:
     notes: list[CrontabNote]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DocumentProblem:
     """A problem with a field."""
 
@@ -442,7 +443,7 @@ class DocumentProblem:
     detail: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckedSchedule:
     """Whether a schedule would be accepted, and what may surprise about it."""
 
@@ -452,14 +453,14 @@ class CheckedSchedule:
     warnings: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CheckedSchedules:
     """What a server says about schedules, in the order of the request."""
 
     checks: list[CheckedSchedule]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SelectedSchedule:
     """A schedule of a selection, and what became of it."""
 
@@ -476,7 +477,7 @@ class SelectedSchedule:
     """How many of its runs go on although it was deleted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Selected:
     """The schedules of a selection, in the order of their creation."""
 
@@ -485,7 +486,7 @@ class Selected:
     schedules: list[SelectedSchedule]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RefusedRedrive:
     """An occurrence of a selection that does not run again, and why."""
 
@@ -493,7 +494,7 @@ class RefusedRedrive:
     problem: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Redrive:
     """Occurrences that run again: each as a new occurrence with the nominal time and the payload of the old one."""
 
@@ -505,7 +506,7 @@ class Redrive:
     refused: list[RefusedRedrive]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Backfill:
     """Past fires that run again; without an id after a dry run."""
 
@@ -514,7 +515,7 @@ class Backfill:
     occurrences: list[Occurrence]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BackfillStatus:
     """A backfill, and how far it is; it counts the occurrences that are still kept."""
 
@@ -533,14 +534,14 @@ class BackfillStatus:
     """How many of its occurrences are in each phase."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BackfillList:
     """The backfills of a schedule, the last one requested first."""
 
     backfills: list[BackfillStatus]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Step:
     """One rule, its decision and the facts behind it."""
 
@@ -549,7 +550,7 @@ class Step:
     facts: Document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Explanation:
     """Why something ran or did not: a sentence, and each rule that was applied."""
 
@@ -561,7 +562,7 @@ class Explanation:
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Event:
     """A stored event."""
 
@@ -572,7 +573,7 @@ class Event:
     emitted_at: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EmittedEvent:
     """The id of an event that is stored."""
 
@@ -581,7 +582,7 @@ class EmittedEvent:
     """True if the id was used before for an event of another type or payload, which is kept."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MatchedEvent:
     """An event, and whether it matches."""
 
@@ -596,7 +597,7 @@ class MatchedEvent:
     """Why it does not match: the first filter that fails, and the value found there."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Matched:
     """The newest events, newest first, and how many of them match."""
 
@@ -605,7 +606,7 @@ class Matched:
     events: list[MatchedEvent]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Upload:
     """A stored file."""
 
@@ -622,7 +623,7 @@ class Upload:
     """The event that announces it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Bundle:
     """A bundle: its newest archive."""
 
@@ -642,7 +643,7 @@ class Bundle:
     """When it was last pushed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundleVersion:
     """One archive of a bundle."""
 
@@ -651,7 +652,7 @@ class BundleVersion:
     pushed_at_utc: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundleDetails(Bundle):
     """A bundle with its manifest and its archives."""
 
@@ -662,7 +663,7 @@ class BundleDetails(Bundle):
     """The schedules that its manifest declares."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ManagedSchedule:
     """What a push did with a schedule of the manifest."""
 
@@ -671,7 +672,7 @@ class ManagedSchedule:
     action: Literal["created", "updated", "unchanged", "deleted"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class PushedBundle(Bundle):
     """A bundle that was pushed."""
 
@@ -681,7 +682,7 @@ class PushedBundle(Bundle):
     triggers: list[ManagedSchedule]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundlePage:
     """A page of bundles."""
 
@@ -689,7 +690,7 @@ class BundlePage:
     next_cursor: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Node:
     """A node, as of its last heartbeat."""
 
@@ -707,7 +708,7 @@ class Node:
     gone_at_utc: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Secret:
     """A secret without its value, which no answer contains."""
 
@@ -718,14 +719,14 @@ class Secret:
     updated_at_utc: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SigningKey:
     """The key that requests are signed with."""
 
     signing_key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuditEntry:
     """One change: who made it, and of what."""
 
@@ -749,7 +750,7 @@ class AuditEntry:
     """The schedule whose fire began the turn of that session."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Check:
     """One check of the doctor: `ok`, `warning` or `problem`; unless it is ok, `advice` says what to do."""
 
@@ -759,7 +760,7 @@ class Check:
     advice: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DamagedRow:
     """A damaged cell of the store, and how to repair it."""
 
@@ -771,7 +772,7 @@ class DamagedRow:
     advice: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Diagnosis:
     """The state of the store, its nodes and its server: `ok`, `warnings` or `problems`."""
 
@@ -782,7 +783,7 @@ class Diagnosis:
     is_complete: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OccurrenceGroup:
     """The first occurrences of a kind, and how many there are; if they are not all counted, at least so many."""
 
@@ -791,7 +792,7 @@ class OccurrenceGroup:
     occurrences: list[Occurrence]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Workload:
     """What runs, is due, waits, comes next and is overdue, and what failed within the last hour, latest end first.
 
@@ -808,7 +809,7 @@ class Workload:
     halts: list[Halt]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Mark:
     """An occurrence on a timeline, or a fire to come."""
 
@@ -840,7 +841,7 @@ class Mark:
     """The last of them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TimelineBucket:
     """How many marks a stretch of a timeline has; each counts once."""
 
@@ -856,7 +857,7 @@ class TimelineBucket:
     planned: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TimelineRow:
     """The timeline of a schedule, or of all of them."""
 
@@ -873,7 +874,7 @@ class TimelineRow:
     """In order, without empty ones; null if there are marks."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Timeline:
     """Past and future on one axis.
 
@@ -892,7 +893,7 @@ class Timeline:
     """The cursor of the next page of rows; null on the last one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TrendBucket:
     """What a schedule did in a local hour, day, week or month; each mark counts once."""
 
@@ -918,7 +919,7 @@ class TrendBucket:
     output_tokens: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Trends:
     """What a schedule did in each local hour, day, week or month, in order."""
 
@@ -932,7 +933,7 @@ class Trends:
     buckets: list[TrendBucket]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScheduleTotals:
     """How many schedules there are, by phase."""
 
@@ -942,7 +943,7 @@ class ScheduleTotals:
     completed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DaySpend:
     """What the models of a day cost."""
 
@@ -953,7 +954,7 @@ class DaySpend:
     """What the day will have cost, from the last runs of the schedules with usage and the fires left."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeTotals:
     """The nodes that are alive."""
 
@@ -962,7 +963,7 @@ class NodeTotals:
     """The name of the leader; null if there is none, or for a key of one tenant."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Attention:
     """Something that needs attention."""
 
@@ -992,7 +993,7 @@ class Attention:
     """What that operation names: the halt, the approval, the budget."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Overview:
     """The state of a tenant at a glance; the numbers of the day begin at midnight in the given time zone."""
 
@@ -1021,7 +1022,7 @@ class Overview:
     """What it costs most to ignore comes first; at most 20, with room for each kind."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkerStatus:
     """Whether the worker of this node runs, and its settings."""
 
@@ -1029,20 +1030,20 @@ class WorkerStatus:
     worker_status: Document
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScheduleCount:
     """How many schedules match."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class _Page:
     next_cursor: str | None
     """The cursor of the next page; null on the last one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SchedulePage(_Page):
     """A page of schedules; the first one has a warning for each schedule that cannot be read."""
 
@@ -1050,42 +1051,42 @@ class SchedulePage(_Page):
     warnings: list[str] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TriggerPage(_Page):
     """A page of event-triggered schedules."""
 
     triggers: list[Schedule]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class OccurrencePage(_Page):
     """A page of occurrences, latest nominal time first."""
 
     occurrences: list[Occurrence]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RunPage(_Page):
     """A page of runs, latest start first."""
 
     runs: list[Run]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EventPage(_Page):
     """A page of events, newest first."""
 
     events: list[Event]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UploadPage(_Page):
     """A page of uploads, newest first."""
 
     uploads: list[Upload]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Revision:
     """One change of a schedule: who made it, when, and what it changed."""
 
@@ -1105,21 +1106,21 @@ class Revision:
     """What it changed, field by field; empty for the creation, null if that was not recorded. Long values are cut."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RevisionPage(_Page):
     """A page of the revisions of a schedule, newest first."""
 
     revisions: list[Revision]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AuditPage(_Page):
     """A page of the audit log, newest first."""
 
     entries: list[AuditEntry]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CreatedWorkflow:
     """The version that a definition has."""
 
@@ -1129,7 +1130,7 @@ class CreatedWorkflow:
     """What may surprise about it, such as a target that no live node serves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowVersion:
     """A version of a workflow without its definition."""
 
@@ -1144,7 +1145,7 @@ class WorkflowVersion:
     created_at_utc: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Workflow:
     """A version of a workflow."""
 
@@ -1165,7 +1166,7 @@ class Workflow:
     """What may surprise about it, such as a target that no live node serves."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DeletedWorkflow:
     """A deleted workflow. Runs that have begun go on."""
 
@@ -1174,21 +1175,21 @@ class DeletedWorkflow:
     """The newest version that it had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowPage(_Page):
     """A page of workflows, by id, each with its newest version."""
 
     workflows: list[WorkflowVersion]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowVersionPage(_Page):
     """A page of the versions of a workflow, newest first."""
 
     versions: list[WorkflowVersion]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Session:
     """A session: a conversation with an agent."""
 
@@ -1233,14 +1234,14 @@ class Session:
     updated_at_utc: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SessionPage(_Page):
     """A page of sessions, latest creation first."""
 
     sessions: list[Session]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Message:
     """A message of a session."""
 
@@ -1259,14 +1260,14 @@ class Message:
     """Of the call of a model that it answers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MessagePage(_Page):
     """A page of messages, by their numbers."""
 
     messages: list[Message]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Mob:
     """A mob: a named group of agents."""
 
@@ -1279,14 +1280,14 @@ class Mob:
     updated_at_utc: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class MobPage(_Page):
     """A page of mobs, by id."""
 
     mobs: list[Mob]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowStep:
     """A step of a run, or one element of a step with `for_each`."""
 
@@ -1315,7 +1316,7 @@ class WorkflowStep:
     """`running` while it is being undone, `failed` if that failed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowRun:
     """A run of a workflow."""
 
@@ -1346,14 +1347,14 @@ class WorkflowRun:
     error: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkflowRunPage(_Page):
     """A page of runs of workflows, latest first."""
 
     workflow_runs: list[WorkflowRun]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Approval:
     """An occurrence, or a step of a workflow, that waits, or waited, for somebody's decision."""
 
@@ -1377,21 +1378,21 @@ class Approval:
     comment: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApprovalPage(_Page):
     """A page of approvals, latest request first."""
 
     approvals: list[Approval]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ProposalPage(_Page):
     """A page of proposals, oldest first."""
 
     proposals: list[Proposal]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Budget:
     """A budget, and its spend in the current period."""
 
@@ -1417,21 +1418,21 @@ class Budget:
     updated_at_utc: datetime
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BudgetPage(_Page):
     """A page of budgets, by scope, id and period."""
 
     budgets: list[Budget]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class DeletedBudgets:
     """The budgets that were deleted."""
 
     deleted: list[Budget]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Halt:
     """What does not start, since somebody halted it."""
 
@@ -1445,7 +1446,7 @@ class Halt:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NewHalt(Halt):
     """A halt that was set."""
 
@@ -1453,21 +1454,21 @@ class NewHalt(Halt):
     """How many occurrences were running, and are asked to stop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HaltList:
     """The halts of a tenant, oldest first."""
 
     halts: list[Halt]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LiftedHalts:
     """The halts that were lifted."""
 
     lifted: list[Halt]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UsageTotal:
     """What some calls of models have used."""
 
@@ -1487,7 +1488,7 @@ class UsageTotal:
     reserved_usd: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UsageGroup(UsageTotal):
     """The usage of one user, schedule, session, model or day."""
 
@@ -1497,7 +1498,7 @@ class UsageGroup(UsageTotal):
     """The name of the schedule."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UsageSummary:
     """Usage in groups, the most expensive first, or day after day."""
 
@@ -1509,7 +1510,7 @@ class UsageSummary:
     """Of all groups, also of those that are not listed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class RecordedUsage:
     """Usage that was recorded."""
 
@@ -1523,7 +1524,7 @@ class RecordedUsage:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ScheduleForecast(Forecast):
     """The forecast of a schedule."""
 
@@ -1531,7 +1532,7 @@ class ScheduleForecast(Forecast):
     name: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class UsageForecast:
     """What schedules will have cost at the end of the UTC month, the most expensive first."""
 
@@ -1546,21 +1547,21 @@ class UsageForecast:
     schedules: list[ScheduleForecast]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeList:
     """The nodes seen within the last day."""
 
     nodes: list[Node]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class SecretList:
     """All secrets, by name."""
 
     secrets: list[Secret]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ApiKey:
     """An API key without the key itself."""
 
@@ -1580,21 +1581,21 @@ class ApiKey:
     """To the minute."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class CreatedKey(ApiKey):
     """A new API key; no other answer contains the key."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class KeyPage(_Page):
     """A page of API keys, oldest first."""
 
     keys: list[ApiKey]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Limit:
     """A limit of the caller."""
 
@@ -1607,14 +1608,14 @@ class Limit:
     """How much is used; null where nothing is used up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class LimitList:
     """All limits of the caller; anything not listed is unlimited."""
 
     limits: list[Limit]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Identity:
     """Who the caller is, and what its key allows."""
 
@@ -1629,7 +1630,7 @@ class Identity:
     expires_at_utc: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ToolDefinition:
     """A tool for agents."""
 
@@ -1642,7 +1643,7 @@ class ToolDefinition:
     """What it does, with the names of MCP: `readOnlyHint`, `destructiveHint`, `idempotentHint`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ToolList:
     """The tools that the caller may use."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime  # noqa: TC003 - read at run time, from the annotations
 from typing import Annotated, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.operations.models.arguments import Revision  # noqa: TC001 - read at run time, from the annotations
 from noonmark.operations.models.fields import (
     MAX_INTEGER,
@@ -55,7 +55,7 @@ class CronServicePause(Arguments):
     expected_updated_at_utc: Instant | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class StartedWorkflow:
     """A run of a workflow, and what became of it."""
 
@@ -104,7 +104,7 @@ class TaskAction(Arguments):
     """Recorded in the audit log."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskCreated:
     """A task that was created."""
 
@@ -113,7 +113,7 @@ class TaskCreated:
     next_run_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskResult:
     """A change that was made."""
 
@@ -122,7 +122,7 @@ class TaskResult:
     next_run_at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskSchedule:
     """A schedule in the words of the task routes."""
 
@@ -150,7 +150,7 @@ class TaskSchedule:
     failed_runs: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskRun:
     """A run in the words of the task routes; model and provider are those of its last call."""
 
@@ -170,7 +170,7 @@ class TaskRun:
     completed_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskSchedulePage:
     """A page of tasks, newest first."""
 
@@ -180,7 +180,7 @@ class TaskSchedulePage:
     page_size: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class TaskRunPage:
     """A page of runs, newest first."""
 

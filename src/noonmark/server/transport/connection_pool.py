@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.frozen import frozen
+
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Callable
@@ -32,7 +34,7 @@ TRIM_BYTES = 33_554_432
 """After this many bytes of answers, unused memory is returned to the system."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ConnectionLimits:
     """Limits on the connections of a server."""
 

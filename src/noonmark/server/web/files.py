@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +51,7 @@ _TAG = re.compile(r'(?:W/)?("[^"]*")')
 _GZIP = re.compile(r"(?:gzip|x-gzip|\*)(?:\s*;\s*q=(0(?:\.\d*)?|1(?:\.0*)?))?", re.IGNORECASE | re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PageFile:
     """A file of the page, as it is served, plain and compressed."""
 

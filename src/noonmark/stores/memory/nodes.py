@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Leadership, node_record
 from noonmark.stores.rules.unit_of_work import NodeProcess
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from noonmark.ports.records import Heartbeat, NodeRecord
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SeenNode:
     """The last heartbeat of a node, when it came, and when the node left or its process was found to be gone."""
 

@@ -7,7 +7,7 @@ settings of the session.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from psycopg import ProgrammingError
@@ -15,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo
 
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.frozen import frozen
 
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,47}")
 _PLACES = re.compile(r"(([\w.%-]*|\[[0-9A-Fa-f:.%]+\])(:\d{1,5})?(,(?!$)|$))*")
@@ -29,7 +30,7 @@ _MOST_CONNECTIONS = 100
 _LONGEST = 600.0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """Where the database is, and how it is used."""
 

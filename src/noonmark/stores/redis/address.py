@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.frozen import frozen
 
 _PREFIX = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DATABASE = re.compile(r"/?|/(\d{1,5})")
@@ -21,7 +22,7 @@ _UNREADABLE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Address:
     """Where the database is, and how it is used."""
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ResponseError
 
 from noonmark.core.errors import StoreUnavailable
+from noonmark.core.frozen import frozen
 from noonmark.ports.records import Condition
 from noonmark.stores.redis.transactions.client import FORMAT_KEY
 from noonmark.stores.sql.schema.version import COPY_MARK
@@ -36,7 +36,7 @@ _REPLICA = "slave"
 _KEEPS_ALL = "noeviction"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ServerFacts:
     """What a server says about itself."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.budgets.budget import Standing
 from noonmark.core.budgets.reservation import owners
 from noonmark.core.budgets.spend import Amount, Usage
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     """The tenant, scope, id and period of a budget."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Call:
     """A call of a model: reserved, or settled with its usage."""
 

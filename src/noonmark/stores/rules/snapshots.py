@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from noonmark.core.errors import StoreUnavailable
 from noonmark.core.frozen import maker
 from noonmark.core.planner import Gap, Snapshot
+from noonmark.core.policies.delivery import MIN_PATIENCE
 from noonmark.ports.records import Counters
 from noonmark.stores.rules import dependencies, rate_windows, runaway
 from noonmark.stores.rules.records import PHASES, Unreadable, to_projection
@@ -80,6 +81,7 @@ def snapshots(
             gaps=() if since is None else tuple(_gaps(beyond[state.schedule])),
             exhausted=state.exhausted == 1,
             unserved=is_unserved(schedule.declaration.target.route, state.patience),
+            lacks_node=is_unserved(schedule.declaration.target.route, MIN_PATIENCE),
             upstreams=standings.get(state.schedule),
             rate_window=rate_windows.window_of(uow, state),
             runaway=runaway.counted_of(uow, state),

@@ -7,10 +7,9 @@ then calls `changed`, `changed_state` or `changed_key`; every finder sees what w
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from noonmark.core.frozen import fast_frozen
+from noonmark.core.frozen import fast_frozen, frozen
 from noonmark.core.targets import WorkflowTarget
 from noonmark.core.targets.work import is_bundle_route
 from noonmark.stores.rules.records import UNSTARTED, Unreadable, new_row, to_occurrence, unpack_overrides
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
 
 @fast_frozen
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Fact:
     """Something that happened to a schedule or to one of its rows; an event, if a schedule subscribes to it."""
 

@@ -6,10 +6,11 @@ Steps, waits and approvals belong to a workflow run, and are written while the r
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.filters.index import NONE, Discriminator
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     """What a target names."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StepWait:
     """A step that waits for events of one type."""
 

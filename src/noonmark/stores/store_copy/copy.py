@@ -5,11 +5,11 @@ So a copy that was interrupted goes on, and one that was made while nodes ran ca
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from noonmark.core.errors import Conflict
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from noonmark.stores.store_copy.endpoint import CopyTable, Endpoint, Reader, Values
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableDigest:
     """How many rows a table has, and a digest of all of them."""
 
@@ -25,7 +25,7 @@ class TableDigest:
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TableCheck:
     """A table on both ends of a copy."""
 

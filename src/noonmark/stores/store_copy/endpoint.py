@@ -6,11 +6,11 @@ that of the values, and of the UTF-8 bytes of text, so that two ends of differen
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Protocol
 
 from noonmark.core.errors import Conflict
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Values = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CopyTable:
     """A table to copy."""
 

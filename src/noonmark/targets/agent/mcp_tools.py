@@ -11,10 +11,10 @@ import os
 import re
 import shlex
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.redaction import redact
 from noonmark.core.targets.mob import ToolAccess
 from noonmark.ports.agent_host import ToolDescription, ToolOutput
@@ -47,7 +47,7 @@ class ServerAway(Exception):
         super().__init__(f"{self.own_words}: {why}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class McpTool:
     """A tool of a server."""
 

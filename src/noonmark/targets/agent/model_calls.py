@@ -7,7 +7,7 @@ that was lost, or cannot be read, the next call has an id of its own: what is re
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from pydantic_ai.exceptions import (
 from noonmark.core.agents.bounds import text_tokens
 from noonmark.core.budgets.budget import Refused, Reservation
 from noonmark.core.budgets.spend import Amount, Usage
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, to_text
 from noonmark.targets.agent.first_call import first_call_id
 from noonmark.targets.agent.models import key_variable
@@ -79,7 +80,7 @@ class CallFailed(Exception):
         self.own_words, self.is_final, self.retry_after = own_words, is_final, retry_after
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """An answer, and what it used."""
 
@@ -88,7 +89,7 @@ class Answer:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Request:
     """What a model is asked."""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.targets.session import Provider
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _VARIANTS = ("openai-chat", "openai-responses")
 """The same provider by another protocol."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ModelName:
     """A model of a provider."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydantic_ai.exceptions import UserError
@@ -12,6 +11,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.providers import infer_provider, infer_provider_class
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown
 from noonmark.core.redaction import MASK, redact
 from noonmark.core.urls import parse_url
@@ -48,7 +48,7 @@ PARAMETERS = frozenset(
 """What a session may set with `provider_params`. Nothing that leads elsewhere, or that a price does not cover."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoadedModel:
     """A model that can be called."""
 

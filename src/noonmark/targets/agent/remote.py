@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.budgets.spend import Amount, Usage, to_dollars
 from noonmark.core.documents import present
 from noonmark.core.errors import NoonmarkError
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_text
 from noonmark.core.json_values import json_problem, shown
 from noonmark.core.reasons import Reason
@@ -72,7 +73,7 @@ REASONS = {str(one): one for one in (Reason.BUDGET_EXCEEDED, Reason.TOOL_LOOP)}
 """The ends that a service may name."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Answer:
     """What a service says of a turn that it has carried out."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from noonmark.core.agents.containment import SOURCE, containment_problem
@@ -11,6 +11,7 @@ from noonmark.core.agents.session import Session, member_session, schedule_sessi
 from noonmark.core.agents.tasks import task_prompt
 from noonmark.core.agents.turns import asks_for_remote
 from noonmark.core.budgets.budget import WholeRun
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import HIDDEN
 from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.targets import TaskTarget
@@ -44,7 +45,7 @@ REMOTE_MODEL = "remote"
 """The model of a session that the remote host chooses one for."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Missing:
     """There is nothing to talk to."""
 

@@ -17,9 +17,9 @@ from noonmark.core.run import Outcome
 from noonmark.core.settlement import Accepted, Delivered
 from noonmark.targets.accepted_work import AcceptedWork
 from noonmark.targets.agent.resolve import Missing, resolve
-from noonmark.targets.function.runner import report_progress
 from noonmark.targets.loop_runner import LoopRunner, stop_reason
 from noonmark.targets.outcomes import cut_off, stopped, undeliverable
+from noonmark.targets.progress import report_progress
 from noonmark.targets.serialization import error_summary
 
 if TYPE_CHECKING:

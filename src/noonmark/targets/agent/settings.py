@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.budget import RunLimits
 from noonmark.core.budgets.spend import to_nanos
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.rate_limit import RateLimit
 from noonmark.targets.agent.task_instructions import InstructionFiles
@@ -27,7 +28,7 @@ MINUTE: Micros = 60 * SECOND
 MAX_PER_MINUTE = 10**9
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class ProviderLimit:
     """How much the nodes together may ask of a provider in a minute; None is not limited."""
 
@@ -48,7 +49,7 @@ def parse_provider_limit(text: str) -> ProviderLimit:
     return ProviderLimit(requests=counts[0], tokens=counts[1] if counts[1:] else None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class AgentSettings:
     """What agents of this node use, and how far they may go."""
 

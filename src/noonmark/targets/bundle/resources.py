@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import combinations
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.targets.work import MAX_ROUTED_SLOTS, bundle_route
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ MAX_NODE_LABELS = 6
 """A node serves one route for every set of its labels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class NodeOffer:
     """What a node offers."""
 

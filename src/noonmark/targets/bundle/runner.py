@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.bundles.manifest import Manifest, parse_manifest
 from noonmark.core.errors import InvalidBundle, NoonmarkError
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import OriginKind, kind_of
 from noonmark.core.instants import HOUR, from_micros, to_text
 from noonmark.core.occurrence import pinned_target
@@ -52,7 +53,7 @@ SERVICE_PATIENCE: Micros = HOUR
 """How long a run waits for a service that does not answer, unless its schedule says otherwise."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Job:
     """What an assignment runs."""
 

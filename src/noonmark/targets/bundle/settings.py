@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.targets.bundle.resources import NodeOffer, NodeResources
 
 if TYPE_CHECKING:
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 MAX_CACHE_BYTES = 2_147_483_648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class BundleSettings:
     """Where a node unpacks bundles, and what it offers them."""
 

@@ -8,11 +8,11 @@ import selectors
 import socket
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing.spawn import get_executable
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.node_locks import shared_descriptors
 from noonmark.targets.command import supervisor
 from noonmark.targets.command.output import OutputTail, ProgressLines
@@ -29,7 +29,7 @@ MAX_DRAINED_CHUNKS = 64
 """How much output is read after a command has ended. A process that goes on writing is not part of it."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CommandRequest:
     """What to start."""
 

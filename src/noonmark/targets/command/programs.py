@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.schedule import TRUSTED
 from noonmark.core.targets.command import ANY, CommandRules, is_below
 
@@ -36,7 +36,7 @@ class Pin(StrEnum):
     """By the SHA-256 of its content: reinstalling the same program changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Program:
     """The file of a program; one with an identity is started only if the file still has it."""
 
@@ -44,7 +44,7 @@ class Program:
     identity: FileIdentity | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _PinnedProgram:
     path: str
     fingerprint: FileIdentity | bytes

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.reported import usage_of
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import from_micros
 from noonmark.core.json_values import number_value, storable
 from noonmark.core.run import MAX_MESSAGE
@@ -67,7 +68,7 @@ class UpstreamResults(Mapping[str, Any]):
         return f"{type(self).__name__}({self._results!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Context:
     """What a function learns about its run, when it has a parameter named `context`."""
 

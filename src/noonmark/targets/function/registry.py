@@ -8,12 +8,13 @@ from __future__ import annotations
 import inspect
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module, invalidate_caches
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
+
+from noonmark.core.frozen import frozen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +23,7 @@ ROUTE = "function:"
 MAIN = "__main__"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Function:
     """A function, and how to call it."""
 

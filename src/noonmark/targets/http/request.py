@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import to_text
 from noonmark.core.occurrence_facts import occurrence_facts
 from noonmark.core.settlement import run_key
@@ -28,7 +29,7 @@ USER_AGENT = "Noonmark"
 TOKEN = "Noonmark-Callback-Token"  # noqa: S105 - the name of a header
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Request:
     """One request, ready to send."""
 
@@ -46,7 +47,7 @@ class Request:
         return [self.headers[TOKEN]] if TOKEN in self.headers else []
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SigningKeys:
     """The keys of one request."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND, to_micros
 from noonmark.core.json_values import json_problem, printable
 from noonmark.core.redaction import MASK
@@ -28,7 +28,7 @@ STORED_HEADERS = ("content-type", "content-encoding", "etag", "location", "retry
 BODY_OMITTED = "not stored: the request carried a secret, and of such a response only JSON is stored"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class Response:
     """A response, with at most `MAX_BODY` bytes of its body."""
 

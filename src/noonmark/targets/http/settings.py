@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from noonmark.core.frozen import frozen
 from noonmark.core.signatures import KeySettings
 from noonmark.core.targets.egress import EgressPolicy
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     """Returns the addresses of a host for a port. Called in a thread, where it may block."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class HttpTargetSettings:
     """How a node sends requests."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache
@@ -20,6 +19,7 @@ from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, Telemetr
 from temporalio.service import RPCError, RPCStatusCode, TLSConfig
 
 from noonmark.core.engine import parse_workflow_id, workflow_id
+from noonmark.core.frozen import frozen
 from noonmark.core.redaction import redact
 from noonmark.targets.temporal.documents import ATTACH, WORKFLOW
 
@@ -74,7 +74,7 @@ class Started(StrEnum):
     """The workflow runs already: this start has passed its fence on."""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Closed:
     """The workflow of this attempt has ended before."""
 
@@ -83,7 +83,7 @@ class Closed:
     result: dict[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ListedWorkflow:
     """A workflow of the engine that runs."""
 

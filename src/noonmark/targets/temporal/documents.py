@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.budgets.spend import Usage
+from noonmark.core.frozen import frozen
 from noonmark.core.policies.delivery import Delivery
 from noonmark.core.reasons import Reason
 from noonmark.core.run import Outcome
@@ -30,7 +31,7 @@ MAX_LOSSES = 5
 _REASONS = {str(reason): reason for reason in Reason}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Order:
     """What a workflow is started with."""
 

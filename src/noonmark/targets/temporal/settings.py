@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from noonmark.core.frozen import frozen
 from noonmark.core.json_values import shown
 from noonmark.core.redaction import redact
 from noonmark.core.targets import TargetKind
@@ -37,7 +38,7 @@ _TLS_OPTIONS = ("tls_cert", "tls_key", "tls_ca", "server_name")
 _OPTIONS = ("task_queue", "heartbeat", "tls", *_TLS_OPTIONS)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EngineAddress:
     """A namespace of a Temporal server, and the task queue in it."""
 
@@ -172,7 +173,7 @@ class EngineCounts:
         self.unserved = routes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class EngineSettings:
     """How a node uses its engine."""
 

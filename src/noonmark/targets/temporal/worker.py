@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from noonmark.core.frozen import frozen
 from noonmark.core.instants import SECOND
 from noonmark.core.targets import WorkflowTarget
 from noonmark.targets.loop_runner import pause
@@ -40,7 +40,7 @@ MAX_STORE_ACTIVITIES = 1_000
 """How many activities that only use the store run at once; most of them wait."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen(kw_only=True)
 class WorkerSettings:
     """How a worker polls."""
 

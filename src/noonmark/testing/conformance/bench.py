@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.admission import Claim, Start
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import event, manual
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
@@ -45,7 +46,7 @@ class HandClock:
         return self.now
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Bench:
     """A store, its clock, and shorthands."""
 

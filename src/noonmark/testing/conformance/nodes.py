@@ -371,6 +371,21 @@ def a_snapshot_tells_whether_nodes_are_alive_but_none_serves_the_route(bench: Be
 
 
 @case
+def a_snapshot_tells_sooner_that_no_live_node_serves_the_route(bench: Bench) -> None:
+    schedule = bench.create()
+    assert not bench.snapshot(schedule).lacks_node
+    _serve_routes(bench, "node-a", ROUTE)
+    bench.advance(MIN_PATIENCE - 1)
+    _serve_routes(bench, "node-b", "http")
+    assert not bench.snapshot(schedule).lacks_node
+    bench.advance(1)
+    snapshot = bench.snapshot(schedule)
+    assert (snapshot.lacks_node, snapshot.unserved) == (True, False)
+    bench.advance(MIN_PATIENCE - 1)
+    assert not bench.snapshot(schedule).lacks_node
+
+
+@case
 def a_claim_may_be_of_one_row_alone(bench: Bench) -> None:
     schedule = bench.create_quiet()
     bench.add(schedule, "a")
