@@ -99,8 +99,6 @@ def connect_libpq(address: Address, interrupted: threading.Event | None = None) 
         "jit": "off",
         # A plan that was made while a table was small stays in use when it has grown; every statement has its index.
         "enable_seqscan": "off",
-        # Making a plan takes longer than most statements, and each finds its rows by the same index for any values.
-        "plan_cache_mode": "force_generic_plan",
         "statement_timeout": milliseconds,
         # A node that is frozen in the middle of a transaction must not keep its locks.
         "idle_in_transaction_session_timeout": milliseconds // 2,
