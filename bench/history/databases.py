@@ -71,6 +71,7 @@ class SqliteDatabase:
         """Without a journal, and without checks of what is copied from checked rows."""
         with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
             connection.create_function("md5", 1, lambda text: md5(text.encode()).hexdigest(), deterministic=True)  # noqa: S324 - an id, no secret
+            connection.create_function("to_hex", 1, "{:x}".format, deterministic=True)
             for pragma in (
                 "journal_mode = OFF",
                 "synchronous = OFF",

@@ -45,6 +45,8 @@ _COUNTS = """counts AS (
 )"""
 _COUNTED = "LEFT JOIN counts ON of_schedule = {first} + number"
 _UIDS = "SELECT uid FROM schedule_states ORDER BY schedule LIMIT {most} OFFSET {skipped}"
+_ID = "'occ_00' || to_hex({nominal} / 1000000) || substr(md5({text}), 1, 22)"
+"""As the product computes them, except for the hash: in this century, seconds have 8 digits."""
 _COLUMNS = {
     "schedules": {
         "key": "{first} + number",
@@ -53,12 +55,12 @@ _COLUMNS = {
     },
     "pending": {
         "key": "{last} + number",
-        "id": "'occ_' || md5('next ' || number)",
+        "id": _ID.format(nominal="nominal", text="'next ' || number"),
         "schedule": "{first} + number",
     },
     "ended": {
         "key": "{last} + {schedules} + number",
-        "id": "'occ_' || md5(CAST(number AS TEXT))",
+        "id": _ID.format(nominal=f"({_TIME})", text="CAST(number AS TEXT)"),
         "schedule": _SCHEDULE,
         "nominal": _TIME,
         "due": _TIME,

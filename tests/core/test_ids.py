@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from noonmark.core import ids
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.instants import MAX_INSTANT, MIN_INSTANT, SECOND
 from noonmark.core.schedule import Owner
 
 UID = "sch_7Qp2"
@@ -28,6 +29,39 @@ PARTS = st.lists(st.integers() | st.text(max_size=6), max_size=4)
 )
 def test_ids_never_change(origin, expected):
     assert ids.occurrence_id(UID, origin, NOON) == expected
+
+
+TIMED = ids.new_uid("0664e1c51ba8c9d0e4b3a21907", is_timed=True)
+
+
+# Nor may these, which begin with the time where it is part of the identity.
+@pytest.mark.parametrize(
+    ("origin", "nominal", "expected"),
+    [
+        (ids.TRIGGER, NOON, "occ_006ad87f10642243f1d261c752e6cfed"),
+        (ids.TRIGGER, NOON + 1, "occ_006ad87f10358ace1eb2e9012a717978"),
+        (ids.TRIGGER, MAX_INSTANT, "occ_3afff4417f998546e4a3816946e2817f"),
+        (ids.TRIGGER, 0, "occ_0000000000a8bd358bec45faece263d7"),
+        (ids.TRIGGER, -1, "occ_0000000000f721bf1e95ae0bd3396862"),
+        (ids.TRIGGER, MIN_INSTANT, "occ_00000000001127d724c8663e18181dcd"),
+        (ids.backfill("b1"), NOON, "occ_006ad87f10cc28b92aa13e6784da5135"),
+        (ids.manual("deploy-42"), NOON, "occ_86efc9b63d69864b9a2a635502e8b5d8"),
+        (ids.event("evt-é"), NOON, "occ_0e05e82d13551552458eda5c51719220"),
+    ],
+)
+def test_ids_of_timed_uids_never_change(origin, nominal, expected):
+    assert ids.occurrence_id(TIMED, origin, nominal) == expected
+    assert len(expected) == len(ids.occurrence_id(UID, origin, nominal))
+
+
+def test_a_uid_says_whether_it_is_timed():
+    assert (TIMED, ids.new_uid("0664", is_timed=False)) == ("t0664e1c51ba8c9d0e4b3a21907", "0664")
+
+
+@given(st.lists(st.integers(0, MAX_INSTANT), min_size=2, unique_by=lambda time: time // SECOND))
+def test_ids_of_timed_uids_are_in_the_order_of_their_times(times):
+    known = [ids.occurrence_id(TIMED, ids.TRIGGER, time) for time in sorted(times)]
+    assert known == sorted(known)
 
 
 # Nor may these: every due time and every retry time would move.

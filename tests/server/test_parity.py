@@ -16,7 +16,7 @@ from tests.server.live_server import SEALING_KEY, serving
 from tests.server.parity import CHANGES, IDENTITY, LOOKS, NOBODY, PINGED, UPLOADS, WORKER, WRONG, YEARLY, Row, Stage
 from tests.server.transports import METHODS, CallError, ClientCall, ClientMethods, Command, InProcess, JsonRpc, Rest
 
-ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl|nm_live|halt)_[0-9A-Za-z_-]+|parity-\d+|fresh\d+-[0-9a-f]{40})\b")
+ID = re.compile(r"\b(?:(sch|occ|run|upl|evt_upl|nm_live|halt)_[0-9A-Za-z_-]+|parity-\d+|t?fresh\d+-[0-9a-f]{40})\b")
 INSTANT = re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z")
 NEAR = DAY_SECONDS * SECOND
 BY_NAME = ("call --server", "call --store")

@@ -2,6 +2,10 @@
 
 Both are hashes over a sequence of parts in which each part carries its kind and its length, so that no two different
 sequences read alike. What is computed here is stored and compared across releases: it must never change.
+
+A *timed* uid says so at its beginning. Where the nominal time is part of an identity, the ids of such a schedule begin
+with it, in seconds: databases store ids in their order, so what belongs to one time lies side by side. Ids of schedules
+with other uids, which earlier versions have made, are hashes alone.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NewType
 
 from noonmark.core.errors import InvalidSchedule
+from noonmark.core.instants import SECOND
 from noonmark.core.json_values import text_problem
 
 if TYPE_CHECKING:
@@ -24,8 +29,11 @@ HIDDEN = "~"
 """What the ids of hidden schedules begin with: no caller can choose such an id, and it sorts after all others."""
 STEPS, TRUSTED_STEPS = f"{HIDDEN}steps:", f"{HIDDEN}trusted-steps:"
 """What the ids of those begin with that carry the steps of a workflow; the second, one that a program declared."""
+TIMED = "t"
+"""What timed uids begin with. Those of earlier versions are hexadecimal."""
 MAX_ORIGIN_KEY = 200
 MAX_OWNER = 2**63 - 1
+_ID_DIGITS = 32
 _FRACTION_BITS = 53
 
 
@@ -43,6 +51,11 @@ TRIGGER = Origin("trigger")
 
 _KINDS = {str(kind): kind for kind in OriginKind}
 _NAMED_BY_TIME = frozenset({OriginKind.TRIGGER, OriginKind.BACKFILL})
+
+
+def new_uid(fresh_id: str, *, is_timed: bool) -> str:
+    """The uid of a new schedule."""
+    return f"{TIMED}{fresh_id}" if is_timed else fresh_id
 
 
 def job_id(uid: str) -> str:
@@ -109,8 +122,13 @@ def occurrence_id(uid: str, origin: Origin, nominal: Micros) -> str:
     A trigger and a backfill name many times, so the nominal time counts. A manual run and an event name one
     occurrence by themselves: asked again at another moment, it is still the same one.
     """
-    parts = (uid, origin, nominal) if kind_of(origin) in _NAMED_BY_TIME else (uid, origin)
-    return "occ_" + blake2b(_sequence(parts), digest_size=16, person=b"noonmark-id").hexdigest()
+    is_named_by_time = kind_of(origin) in _NAMED_BY_TIME
+    parts = (uid, origin, nominal) if is_named_by_time else (uid, origin)
+    digits = blake2b(_sequence(parts), digest_size=_ID_DIGITS // 2, person=b"noonmark-id").hexdigest()
+    if is_named_by_time and uid.startswith(TIMED):
+        # Ten digits, with which the year 9999 has room; what was before 1970 has zeros.
+        digits = f"{max(0, nominal // SECOND):010x}{digits}"[:_ID_DIGITS]
+    return f"occ_{digits}"
 
 
 def step_occurrence_id(run_id: str, step_id: str, index: int | None, *, undoes: bool = False) -> str:

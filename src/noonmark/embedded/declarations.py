@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, Self, TypeVar, cast
 
 from noonmark.core.errors import Conflict, InvalidSchedule, InvalidTrigger, NotFound, TriggerNeverFires
-from noonmark.core.ids import job_id
+from noonmark.core.ids import job_id, new_uid
 from noonmark.core.instants import from_micros
 from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.pipeline_ownership import pipeline_schedule_id
@@ -384,7 +384,7 @@ class Declarations:
     def _new_schedule(self, document: dict[str, Any], expected: ExpectedId | None = None) -> Schedule:
         """The new schedule that a document declares."""
         document = with_bundle_needs(self._store, OWNER.tenant, document)
-        now, uid = self._store.clock(), fresh_id(self._clock)
+        now, uid = self._store.clock(), new_uid(fresh_id(self._clock), is_timed=self._store.wants_timed_uids())
         schedule_id = self._id_for(document.get("name"), job_id(uid) if expected is None else str(expected))
         with naming_arguments:
             declaration = parse_schedule(document, now=from_micros(now), key=schedule_id)

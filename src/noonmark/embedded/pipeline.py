@@ -141,16 +141,15 @@ class JobPipeline:
 
     def _run(self, is_cancelled: threading.Event) -> list[list[Any]]:
         stages = tuple(self._stages)
+        if not stages:
+            return []
         if self._workflow_id is not None:
-            return self._run_workflow(self._workflow_id, stages, is_cancelled) if stages else []
+            return self._run_workflow(self._workflow_id, stages, is_cancelled)
+        self._scheduler._open()
         for stage in stages:  # nothing runs if one of them is invalid
             for func in stage.functions:
                 self._scheduler._declarations.new(func, {})
-        return (
-            self._scheduler._with_runner(lambda runner: self._run_stages(runner, stages, is_cancelled))
-            if stages
-            else []
-        )
+        return self._scheduler._with_runner(lambda runner: self._run_stages(runner, stages, is_cancelled))
 
     def _run_stages(self, runner: Runner, stages: tuple[_Stage, ...], is_cancelled: threading.Event) -> list[list[Any]]:
         if runner.is_own_thread:

@@ -48,7 +48,7 @@ MAX_ALIKE = 20
 def propose_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Propose a schedule. The same request with the same idempotency key returns the schedule it has proposed."""
     document, owner, key = schedules.split(service, caller, arguments)
-    now, uid = service.store.clock(), service.fresh_id()
+    now, uid = service.store.clock(), service.fresh_uid()
     if document.get("enabled") is False:
         raise InvalidSchedule(
             "is not for proposals: a proposed schedule is active once it is approved", field="enabled"

@@ -13,7 +13,7 @@ from noonmark.core.agents.session import schedule_session
 from noonmark.core.agents.turns import agent_target
 from noonmark.core.documents import Reader, present, unknown_field
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, KeyReused, NotAllowed, NotFound
-from noonmark.core.ids import default_id
+from noonmark.core.ids import default_id, new_uid
 from noonmark.core.instants import DAY, from_micros
 from noonmark.core.json_values import identifier
 from noonmark.core.lifecycle import SchedulePhase
@@ -98,7 +98,7 @@ READ_ONLY = frozenset(
 def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> Creation[dict[str, Any]]:
     """Create a schedule. The same request with the same idempotency key returns the schedule it has created."""
     document, owner, key = split(service, caller, arguments)
-    now, uid = service.store.clock(), service.fresh_id()
+    now, uid = service.store.clock(), service.fresh_uid()
     if key is not None:
         # A refused request must not use up its key.
         check_secrets(service.store, owner.tenant, parse(service, caller, document, now=now, key="").target)
@@ -191,7 +191,7 @@ def upsert_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             except NotFound:
                 continue  # deleted a moment ago, so it is created
             return written(service, edited)
-        now, uid = service.store.clock(), service.fresh_id()
+        now, uid = service.store.clock(), service.fresh_uid()
         schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=str(schedule_id), owner=owner, now=now)
         if create_alone(service.store, _creation(service, caller, schedule)) is not None:
             return with_ping_url(service, schedule, written(service, schedule))
@@ -395,11 +395,16 @@ def _id_of(document: Mapping[str, Any], owner: Owner) -> str:
 def uid_for(service: Service, owner: Owner, key: str, document: Mapping[str, Any], *, now: Micros) -> str:
     """The uid of the schedule that a request with this key creates: the same for every copy of the request."""
     document_text = json.dumps(present(**document), sort_keys=True)
-    fingerprint = _digest(owner.user, "schedule/create", document_text)
+    request = _digest(owner.user, "schedule/create", document_text)
+    # Copies of a request agree on the kind of uid, too: by what the first of them has stored.
+    fingerprint = new_uid(request, is_timed=service.store.wants_timed_uids())
     claimed = service.store.claim_key(owner.tenant, key, fingerprint, now=now, lifetime=KEY_LIFETIME)
-    if claimed.fingerprint != fingerprint:
+    if claimed.fingerprint not in (request, timed := new_uid(request, is_timed=True)):
         raise KeyReused("this key came with another request within the last 24 hours", field="idempotency_key")
-    return _digest(owner.tenant, key, str(claimed.created))
+    digest = _digest(owner.tenant, key, str(claimed.created))
+    if claimed.fingerprint != timed:
+        return digest
+    return new_uid(f"{claimed.created:014x}{digest}"[: len(digest)], is_timed=True)
 
 
 def _digest(*parts: str) -> str:

@@ -19,7 +19,7 @@ from noonmark.core.causation import (
 from noonmark.core.changes import schedule_changes
 from noonmark.core.errors import Conflict, InvalidRequest, NoonmarkError, NotAllowed, NotFound, StoreUnavailable
 from noonmark.core.frozen import fast_frozen, frozen
-from noonmark.core.ids import is_hidden
+from noonmark.core.ids import is_hidden, new_uid
 from noonmark.core.instants import to_text
 from noonmark.core.interruption import failure_line, pause_line, rate_line
 from noonmark.core.lineage import AgentLimits
@@ -182,6 +182,10 @@ class Service:
     """Counts driver events that happen in this process outside its driver."""
     changed: Callable[[Change], None] = field(default=lambda _: None)
     """Learns what operations change."""
+
+    def fresh_uid(self) -> str:
+        """Make the uid of a new schedule."""
+        return new_uid(self.fresh_id(), is_timed=self.store.wants_timed_uids())
 
     def report_end(self, schedule: Schedule, settlement: Settlement, *, source: str) -> None:
         """Log the failure of a run that ended elsewhere, and call the URL that its schedule names for such an end."""

@@ -462,6 +462,13 @@ class Store(
     def clock(self) -> Micros:
         """The store's time, by which leases are judged."""
 
+    def wants_timed_uids(self) -> bool:
+        """Whether new schedules get timed uids (see `core.ids`).
+
+        Not where nothing is stored in the order of ids, nor while a node may run that does not know them: it would
+        compute other ids for the same occurrences, and store them a second time.
+        """
+
     def create(self, plans: Sequence[Plan]) -> list[bool]:
         """Create schedules, each with its first plan and its audit entry.
 

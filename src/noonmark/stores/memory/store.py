@@ -138,6 +138,9 @@ class MemoryStore:
     def clock(self) -> Micros:
         return self._uow.now()
 
+    def wants_timed_uids(self) -> bool:
+        return False
+
     @atomic
     def create(self, plans: Sequence[Plan]) -> list[bool]:
         return plan_writes.create_all(self._uow, plans)

@@ -197,6 +197,7 @@ CREATE TABLE nodes (
     zone_data TEXT COLLATE "C" DEFAULT '' NOT NULL,
     process_lock TEXT COLLATE "C",
     gone_at BIGINT,
+    schema_version TEXT COLLATE "C",
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);

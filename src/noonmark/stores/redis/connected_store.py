@@ -112,6 +112,10 @@ class ConnectedStore:
         """The store's time."""
         return self._client.time() if self._clock is None else self._clock()
 
+    def wants_timed_uids(self) -> bool:
+        """Nothing is stored in the order of ids."""
+        return False
+
     # Transactions
 
     def _reset(self) -> None:

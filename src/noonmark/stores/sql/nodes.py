@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from noonmark.ports.records import MISSED, NODE_KEPT, NODE_LISTED, Heartbeat, Leadership, node_record
 from noonmark.stores.rules.unit_of_work import NodeProcess
 from noonmark.stores.sql.row_checks import FURTHEST, RowCheck
+from noonmark.stores.sql.schema.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -40,6 +41,8 @@ _LEAD = f"""
 """No lease is longer than a day: one that ends later is damaged, and would keep every node from leading."""
 
 
+# Versions before 0030 leave the column empty.
+_OLD = "SELECT 1 FROM nodes WHERE schema_version IS NULL AND left_at IS NULL AND seen >= ? LIMIT 1"
 _GIVE_UP_LEADERSHIP = "UPDATE leadership SET node = NULL WHERE node = ?"
 _MISS = """
     UPDATE nodes SET lease = ? WHERE name = ? AND seen = ? AND left_at IS NULL AND lease <> ? RETURNING name
@@ -52,7 +55,7 @@ _HEARTBEATS = """
 
 def beat(session: Session, heartbeat: Heartbeat, *, now: Micros) -> None:
     """Store a heartbeat."""
-    session.put("nodes", COLUMNS, [beat_values(heartbeat, now)])
+    session.put("nodes", (*COLUMNS, "schema_version"), [(*beat_values(heartbeat, now), VERSION)])
     session.execute(_FORGET, now - NODE_LISTED, now - NODE_KEPT, MISSED)
     if heartbeat.routes:
         # In the same order everywhere, so that no two nodes deadlock.
@@ -81,6 +84,11 @@ def leave(session: Session, node: str, *, now: Micros) -> None:
     """Store that a node has stopped."""
     session.execute("UPDATE nodes SET left_at = ? WHERE name = ?", now, node)
     session.execute(_GIVE_UP_LEADERSHIP, node)
+
+
+def has_old(session: Session, *, now: Micros) -> bool:
+    """Whether a node may run that does not know timed uids."""
+    return bool(session.query(_OLD, now - NODE_LISTED))
 
 
 def process_of(session: Session, node: str | None) -> NodeProcess:

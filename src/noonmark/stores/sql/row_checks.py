@@ -266,7 +266,7 @@ _WRITTEN = {
     "rate_buckets": "name:text full_at:instant",
     "nodes": """
         name:text routes:array capacity:count load:count version:text zone_data:text started:instant lease:instant
-        seen:instant left_at:instant? process_lock:text? gone_at:instant?
+        seen:instant left_at:instant? process_lock:text? gone_at:instant? schema_version:text?
     """,
     "leadership": "key:key term:number node:text? until:instant",
     "served_routes": "route:text seen:instant",

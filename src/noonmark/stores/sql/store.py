@@ -142,10 +142,13 @@ class SqlStore(ABC):
 
     _schedule_cache: ScheduleCache
     _grouped_creates: GroupedCreates
+    _wants_timed_uids: bool
+    """Asked until it is so: old nodes cannot start any more."""
 
     def _reset_caches(self) -> None:
         """Drop what is cached and who waits: for a new store, and in a forked process."""
         self._schedule_cache = ScheduleCache()
+        self._wants_timed_uids = False
         self._grouped_creates = GroupedCreates(self._create_each, self._create_all, self._lock_name)
 
     @abstractmethod
@@ -190,6 +193,16 @@ class SqlStore(ABC):
     @abstractmethod
     def _tenants(self, query: str, values: Iterable[str | int]) -> Collection[str]:
         """The tenants that a locked write must name, found by a query with a list of values."""
+
+    @abstractmethod
+    def clock(self) -> Micros:
+        """The store's time."""
+
+    def wants_timed_uids(self) -> bool:
+        if not self._wants_timed_uids:
+            now = self.clock()
+            self._wants_timed_uids = not self._autocommit(lambda uow: nodes.has_old(uow.session, now=now))
+        return self._wants_timed_uids
 
     def create(self, plans: Sequence[Plan]) -> list[bool]:
         return self._grouped_creates.create(plans)

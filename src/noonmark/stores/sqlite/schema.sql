@@ -202,6 +202,7 @@ CREATE TABLE nodes (
     zone_data TEXT DEFAULT '' NOT NULL,
     process_lock TEXT,
     gone_at BIGINT,
+    schema_version TEXT,
     PRIMARY KEY (name)
 );
 CREATE INDEX nodes_seen ON nodes (seen);

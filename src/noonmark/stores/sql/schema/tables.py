@@ -798,6 +798,8 @@ nodes = Table(
     Column("zone_data", Text, nullable=False, server_default=text("''")),
     Column("process_lock", Text),
     instant("gone_at"),
+    # The one that its code knows.
+    Column("schema_version", Text),
 )
 index("nodes_seen", nodes, "seen")
 
