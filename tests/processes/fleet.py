@@ -249,11 +249,13 @@ class RedisFleet(Fleet):
         return [TABLES[name].named(TABLES[name].from_text(one.partition(b":")[2])) for one in stored]
 
     def occurrences(self):
+        # First, since the last command of a program that was killed may create another schedule meanwhile.
+        occurrences = self.table("occurrences")
         ids = {one["key"]: one["schedule_id"] for one in self.table("schedules")}
         completed = Counter(one["occurrence"] for one in self.table("runs") if one["outcome"] == "completed")
         return [
             (ids[one["schedule"]], *(one[column] for column in OCCURRENCE_COLUMNS), completed[one["key"]])
-            for one in self.table("occurrences")
+            for one in occurrences
         ]
 
 
