@@ -24,8 +24,8 @@ _POSTGRES_INDEXES = """
     AND indexname NOT IN (SELECT conname FROM pg_constraint)
 """
 _POSTGRES_COLUMNS = """
-    SELECT attname FROM pg_attribute
-    WHERE attrelid = CAST('{}' AS regclass) AND attnum > 0 AND NOT attisdropped AND attgenerated = '' ORDER BY attnum
+    SELECT column_name FROM information_schema.columns
+    WHERE table_schema = 'noonmark' AND table_name = '{}' AND is_generated = 'NEVER' ORDER BY ordinal_position
 """
 _NEXT_KEY = "SELECT setval(pg_get_serial_sequence('{table}', 'key'), (SELECT max(key) FROM {table}))"
 
