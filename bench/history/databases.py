@@ -23,6 +23,10 @@ _POSTGRES_INDEXES = """
     SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'noonmark' AND tablename IN {}
     AND indexname NOT IN (SELECT conname FROM pg_constraint)
 """
+_POSTGRES_COLUMNS = """
+    SELECT column_name FROM information_schema.columns
+    WHERE table_schema = 'noonmark' AND table_name = '{}' AND is_generated = 'NEVER' ORDER BY ordinal_position
+"""
 _NEXT_KEY = "SELECT setval(pg_get_serial_sequence('{table}', 'key'), (SELECT max(key) FROM {table}))"
 
 
@@ -136,10 +140,8 @@ class PostgresDatabase:
             return connection.execute(text.encode()).fetchall()
 
     def columns(self, table: str) -> list[str]:
-        """The names of the columns of a table."""
-        with self._connection() as connection:
-            found = connection.execute(_NO_ROWS.format(table).encode())
-            return [column.name for column in found.description or ()]
+        """The names of the columns of a table, without those that the server computes."""
+        return [name for (name,) in self.query(_POSTGRES_COLUMNS.format(table))]
 
     def indexes(self, tables: Iterable[str]) -> dict[str, str]:
         """All but those of constraints."""

@@ -133,7 +133,7 @@ def _copy(store: PostgresStore, count: int) -> None:
         found = _query(
             store,
             "SELECT column_name FROM information_schema.columns"  # noqa: S608 - our own names
-            f" WHERE table_schema = current_schema() AND table_name = '{table}'",
+            f" WHERE table_schema = current_schema() AND table_name = '{table}' AND is_generated = 'NEVER'",
         )
         names = [name for (name,) in found]
         values = ", ".join(changes.get(name, f"one.{name}").format(last=1_000_000 + last) for name in names)

@@ -6,9 +6,14 @@ import re
 
 import pytest
 
+from noonmark.core.instants import from_micros
+from noonmark.core.triggers import IntervalTrigger
 from noonmark.stores.postgres.connections import Connection
 from noonmark.stores.sql.schema.tables import metadata
 from noonmark.testing.conformance.bench import Bench
+from noonmark.testing.factories import MINUTE, NOW
+from tests.embedded.waiting import eventually
+from tests.stores.connected import ask
 from tests.stores.test_sqlite_cost import DAYS, TABLES, a_day_of_work
 
 STORED = 10_000
@@ -87,8 +92,9 @@ def multiply(watcher, schema):
     for table in metadata.sorted_tables:
         if table.name in TABLES:
             [(rows,)] = watcher.fetch(f"SELECT count(*) FROM {schema}.{table.name}")
-            columns = [column.name for column in table.columns]
-            values = [stored_again(column) for column in table.columns]
+            stored = [column for column in table.columns if column.computed is None]
+            columns = [column.name for column in stored]
+            values = [stored_again(column) for column in stored]
             watcher.run(
                 f"INSERT INTO {schema}.{table.name} ({', '.join(columns)}) SELECT {', '.join(values)}"
                 f" FROM {schema}.{table.name} AS one, generate_series(1, {STORED // max(1, rows)}) AS copy"
@@ -176,3 +182,34 @@ def steps(plan):
     yield plan
     for inner in plan.get("Plans", ()):
         yield from steps(inner)
+
+
+UPDATES = """
+    SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'schedule_states' AND schemaname = '{}'
+"""
+
+
+def test_starts_ends_and_pruning_by_age_write_to_no_index_of_schedules(stores, watcher):
+    """Those updates are HOT: each changes no column that an index of `schedule_states` names."""
+
+    def counted(store):
+        store.close()
+        eventually(lambda: not stores.backends())  # only then, all that they have done is counted
+        [counts] = watcher.fetch(UPDATES.format(stores.name))
+        return counts
+
+    first = stores.open()
+    bench = Bench(first, first._clock)
+    for number in range(5):
+        bench.create(f"uid-{number}", trigger=IntervalTrigger(60, start_at=from_micros(NOW)))
+    # Some of these are in the index of long histories; one more or less leaves each in its bucket.
+    ask(first, "UPDATE schedule_states SET history = 30 * (schedule % 3) RETURNING 1")
+    claims = bench.claim()
+    before = counted(first)
+    second = stores.open()
+    bench = Bench(second, first._clock)
+    for claim in claims:
+        assert bench.settle(bench.start(claim))
+    assert second.prune(before=bench.now + MINUTE, keep=100, limit=100) == len(claims) == 5
+    updates, hot = (after - was for after, was in zip(counted(second), before, strict=True))
+    assert (updates, hot) == (15, 15)

@@ -15,8 +15,8 @@ from noonmark.stores.postgres import PostgresStore
 from noonmark.stores.sql.claims import READY_ROUTES
 from noonmark.stores.sql.dependencies import IDENTITIES
 from noonmark.stores.sql.fast_path import ENDABLE, STARTABLE
-from noonmark.stores.sql.reads import search
-from noonmark.stores.sql.reads.history import ALWAYS, EXPIRED, READY, WAITING
+from noonmark.stores.sql.reads import history, search
+from noonmark.stores.sql.reads.history import ALWAYS, BUCKET, EXPIRED, READY, WAITING
 from noonmark.stores.sql.subscriptions import FIELDS, LISTENERS
 from noonmark.stores.sql.workflows import WAIT_FIELDS, WAITS
 from noonmark.testing import factories
@@ -143,17 +143,17 @@ FAILURES = f"""
         CASE WHEN n % 20 = 0 THEN 'failed' ELSE 'completed' END, 'r', n, n, n, 1, 1, 'failed', {NOW} + n, 1
     FROM generate_series(1, {FAILED}) AS n
 """  # noqa: S608 - our own text
-SCAN = re.compile(r"on occurrences .*actual .*rows=(?P<rows>\d+)")
+ROWS = re.compile(r" on .*actual .*rows=(?P<rows>\d+)")
 
 
 class Explained:
-    """A session that explains its queries before it makes them."""
+    """A session that explains its queries from a table before it makes them."""
 
-    def __init__(self, session):
-        self.of, self.steps = session, []
+    def __init__(self, session, table, order):
+        self.of, self.steps, self._from, self._order = session, [], f"FROM {table} ", f"ORDER BY {order}"
 
     def query(self, text, *values):
-        if "FROM occurrences" in text and "ORDER BY ended" in text:
+        if self._from in text and self._order in text:
             self.steps += [line for (line,) in self.of.query(f"EXPLAIN ANALYZE {text}", *values)]
         return self.of.query(text, *values)
 
@@ -170,7 +170,7 @@ def test_failures_are_found_in_their_index_and_no_more_of_them_are_read_than_a_p
     wanted = OccurrenceFilter(phases=frozenset({Phase.FAILED}), since=NOW)
 
     def read(uow):
-        session = uow.session = Explained(uow.session)
+        session = uow.session = Explained(uow.session, "occurrences", "ended")
         first = search.search(uow, schedule.owner.tenant, wanted, PAGE, None)
         second = search.search(uow, schedule.owner.tenant, wanted, PAGE, first.after)
         uow.session = session.of
@@ -182,5 +182,25 @@ def test_failures_are_found_in_their_index_and_no_more_of_them_are_read_than_a_p
         scans = [line for line in steps if " on occurrences" in line]
         assert (found, len(scans)) == ([PAGE, PAGE], 2)
         assert all("using occurrences_failed" in line for line in scans), steps
-        assert all(int(SCAN.search(line)["rows"]) <= PAGE for line in scans), steps
+        assert all(int(ROWS.search(line)["rows"]) <= PAGE for line in scans), steps
     store.close()
+
+
+KEPT, SURPLUS = 2 * BUCKET, 100
+FILL = f"UPDATE schedule_states SET history = CASE WHEN schedule % {SURPLUS} = 0 THEN {KEPT + 1} ELSE {KEPT} END"  # noqa: S608 - our own text
+
+
+def test_pruning_by_number_reads_only_schedules_with_more_than_are_kept(store):
+    def prune(uow):
+        session = Explained(uow.session, "schedule_states", "history_bucket")
+        history.prune(session, before=0, keep=KEPT, limit=2 * SCHEDULES)
+        return session.steps
+
+    for work in ("SELECT 1", "ANALYZE schedule_states"):
+        store._write_unlocked(lambda uow: uow.session.execute(FILL))
+        ask(store, work)
+        steps = store._write_unlocked(prune)
+        [read] = [step for step in steps if " on schedule_states " in step]
+        assert int(ROWS.search(read)["rows"]) == SCHEDULES // SURPLUS, steps
+        assert "schedules_with_history" in "\n".join(steps), steps
+        assert "Rows Removed" not in "\n".join(steps), steps

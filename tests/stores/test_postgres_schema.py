@@ -49,7 +49,7 @@ INSERT INTO served_routes (route, seen) VALUES ('migrated', 0);
 CATALOGUES = {
     "columns": """
         SELECT table_name, column_name, ordinal_position, data_type, character_maximum_length, is_nullable,
-            replace(column_default, %(schema)s || '.', ''), collation_name
+            generation_expression, replace(column_default, %(schema)s || '.', ''), collation_name
         FROM information_schema.columns WHERE table_schema = %(schema)s
     """,
     "indexes": """

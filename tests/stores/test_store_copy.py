@@ -86,7 +86,7 @@ def test_every_table_is_copied_or_named_as_left_behind():
     assert NAMES | set(NOT_COPIED) == set(metadata.tables)
     for table in copy_tables():
         declared = metadata.tables[table.name]
-        assert set(table.columns) == set(declared.columns.keys())
+        assert set(table.columns) == {column.name for column in declared.columns if column.computed is None}
         assert set(table.key_columns) == {column.name for column in declared.primary_key}
         assert (table.columns[0] == "key") == ("key" in table.columns), "its numbers go on"
     guide = (ROOT / "docs" / "guides" / "moving.md").read_text("utf-8")

@@ -479,6 +479,7 @@ CREATE TABLE schedule_states (
     leads TEXT COLLATE "C",
     rate_window TEXT COLLATE "C",
     runaway TEXT COLLATE "C",
+    history_bucket INTEGER GENERATED ALWAYS AS ((history - 1) / 25) STORED,
     PRIMARY KEY (schedule),
     CONSTRAINT schedule_phase_is_known CHECK (phase IN ('active', 'paused', 'completed', 'deleted')),
     CONSTRAINT schedule_counts_are_counts CHECK (live >= 0 AND history >= 0 AND queued >= 0),
@@ -487,7 +488,7 @@ CREATE TABLE schedule_states (
  WITH (fillfactor = 70);
 CREATE INDEX schedules_of_owner ON schedule_states (owner, phase);
 CREATE INDEX schedules_to_plan ON schedule_states (plan_at, uid) WHERE phase IN ('active', 'paused') AND plan_at IS NOT NULL AND fault IS NULL;
-CREATE INDEX schedules_with_history ON schedule_states (history) WHERE history >= 32;
+CREATE INDEX schedules_with_history ON schedule_states (history_bucket) WHERE history_bucket >= 1;
 CREATE TABLE session_messages (
     session BIGINT NOT NULL,
     number INTEGER NOT NULL,

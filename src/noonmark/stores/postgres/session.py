@@ -40,6 +40,7 @@ class PostgresSession:
     """One transaction, or one statement, on a connection."""
 
     is_narrow = True
+    has_buckets = True
 
     def __init__(
         self,

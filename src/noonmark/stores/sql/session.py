@@ -29,6 +29,8 @@ class Session(Protocol):
 
     is_narrow: bool
     """Whether a count has 32 bits, and a greater one is an error."""
+    has_buckets: bool
+    """Whether schedules with a long history are found by the column `history_bucket`."""
 
     def now(self) -> Micros:
         """The store's clock."""

@@ -33,6 +33,7 @@ class SqliteSession:
     """No other connection writes meanwhile, so a record that was read does not change."""
 
     is_narrow = False
+    has_buckets = False
 
     def __init__(self, connection: sqlite3.Connection, now: Callable[[], Micros]) -> None:
         """In the transaction that the connection is in."""

@@ -83,6 +83,8 @@ ALL = 2**62
 """No limit."""
 CROWDED = 32
 """Schedules with fewer ended occurrences are not in the index of those; to find them, all schedules are read."""
+BUCKET = 25
+"""How many ended occurrences make a bucket; a schedule in the first one is not in that index."""
 DELIVERING = "phase IN ('dispatching', 'awaiting_completion')"
 NEXT_TIME = f"""
     SELECT (SELECT min(time) FROM (
@@ -108,8 +110,8 @@ _OLD = """
     WHERE ended IS NOT NULL AND ended < ? ORDER BY ended, id LIMIT ? /* quick: s, occurrences */
 """
 _FULLEST = """
-    SELECT schedule, history FROM schedule_states AS s WHERE history > ? {more}
-    ORDER BY history DESC, uid LIMIT ? /* quick: s */
+    SELECT schedule, history FROM schedule_states AS s WHERE history > ? {among}
+    ORDER BY {order}history DESC, uid LIMIT ? /* quick: s */
 """
 # One constraint checks all counts: a negative one beside it would refuse every change.
 _COUNTS = "live = CASE WHEN live >= 0 THEN live ELSE 0 END, queued = CASE WHEN queued >= 0 THEN queued ELSE 0 END"
@@ -208,9 +210,14 @@ def prune(session: Session, *, before: Micros, keep: int, limit: int) -> int:
 
 def _too_many(session: Session, keep: int, limit: int) -> list[Values]:
     """The oldest rows of schedules with too many, the fullest schedule first."""
-    more = f"AND history >= {CROWDED}" if keep >= CROWDED - 1 else ""
+    among = order = ""
+    if session.has_buckets and keep >= BUCKET:
+        # If `keep` is a multiple, these are exactly those with more; otherwise some are read that have not more.
+        among, order = f"AND history_bucket >= {keep // BUCKET}", "history_bucket DESC, "
+    elif not session.has_buckets and keep >= CROWDED - 1:
+        among = f"AND history >= {CROWDED}"
     by_excess: dict[int, list[int]] = {}
-    for schedule, history in session.query(_FULLEST.format(more=more), keep, limit):
+    for schedule, history in session.query(_FULLEST.format(among=among, order=order), keep, limit):
         if type(history) is not int:
             session.execute(_RECOUNT, [schedule])
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
@@ -11,7 +11,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from noonmark.stores.sql.schema.tables import metadata
 
 if TYPE_CHECKING:
-    from sqlalchemy import ForeignKeyConstraint
+    from sqlalchemy import Column, ForeignKeyConstraint, Index
 
 
 INSTANTS = {
@@ -118,13 +118,20 @@ def ddl(name: str) -> str:
     for table in metadata.sorted_tables:
         # PostgreSQL would look every reference up, and lock what it refers to; a transaction writes both ends together.
         keys: list[ForeignKeyConstraint] | None = [] if name == "postgres" else None
-        statements.append(str(CreateTable(table, include_foreign_key_constraints=keys).compile(dialect=dialect)))
-        own = [index for index in table.indexes if index.info.get("dialect", dialect.name) == dialect.name]
+        creation = CreateTable(table, include_foreign_key_constraints=keys)
+        creation.columns = [one for one in creation.columns if _is_of(one.element, dialect.name)]
+        statements.append(str(creation.compile(dialect=dialect)))
+        own = [index for index in table.indexes if _is_of(index, dialect.name)]
         indexes = sorted(own, key=lambda index: str(index.name))
         statements += [str(CreateIndex(index).compile(dialect=dialect)) for index in indexes]
     statements += [execution_history(dialect.name), *_discriminator_triggers(dialect.name)]
     lines = [line.rstrip().replace("\t", "    ") for one in statements for line in f"{one.strip()};".splitlines()]
     return "\n".join(lines) + "\n"
+
+
+def _is_of(item: Column[Any] | Index, dialect: str) -> bool:
+    """Whether a database has a column or an index."""
+    return bool(item.info.get("dialect", dialect) == dialect)
 
 
 def _discriminator_triggers(dialect: str) -> list[str]:

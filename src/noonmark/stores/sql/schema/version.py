@@ -10,7 +10,7 @@ from noonmark.core.errors import StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-VERSION = "0030"
+VERSION = "0031"
 """The newest of the migrations."""
 OLDEST = "0001"
 TABLE = "alembic_version"

@@ -1,0 +1,1 @@
+-- Nothing changes: SQLite writes only to the indexes whose columns an update changes.
