@@ -1,4 +1,4 @@
-"""Answers to callers when another caller deletes the schedule during their request."""
+"""Answers to callers when another caller makes or deletes the schedule during their request."""
 
 from dataclasses import replace
 
@@ -18,8 +18,8 @@ DOCUMENT = {"schedule_id": "report", "trigger": EVERY_MINUTE, "target": REPORT}
 class Interrupted(Harness):
     """A harness at which something happens just before a verb of the store, or just after it."""
 
-    def __init__(self):
-        super().__init__()
+    def __init__(self, store="memory://"):
+        super().__init__(store)
         self.undisturbed = self.service
         self.service = replace(self.service, store=Wrapped(self.service.store))
 
@@ -35,9 +35,9 @@ class Interrupted(Harness):
             perform(self.undisturbed, LOCAL, name, {**given, **arguments})
 
 
-@pytest.fixture
-def harness():
-    return Interrupted()
+@pytest.fixture(params=["memory", "sqlite"])
+def harness(request, tmp_path):
+    return Interrupted("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/noonmark.db")
 
 
 def uid(harness):
@@ -123,6 +123,21 @@ class TestOthers:
         assert answer["revision"] == 1
         with pytest.raises(Conflict):
             harness("schedule/create", **DOCUMENT)
+
+    @pytest.mark.parametrize("is_deleted", [False, True])
+    def test_create_with_a_key_and_no_id_what_the_same_request_has_made(self, harness, is_deleted):
+        asked = {"trigger": EVERY_MINUTE, "target": REPORT, "idempotency_key": "k"}
+
+        def repeat():
+            made = perform(harness.undisturbed, LOCAL, "schedule/create", asked)
+            if is_deleted:
+                perform(harness.undisturbed, LOCAL, "schedule/delete", {"schedule_id": made["schedule_id"]})
+
+        harness.service.store.meanwhile("create", repeat)
+        answer = harness("schedule/create", **asked)
+        assert answer["phase"] == ("deleted" if is_deleted else "active")
+        assert harness("schedule/create", **asked) == answer
+        assert len(harness("schedule/list")["schedules"]) == (0 if is_deleted else 1)
 
 
 def test_what_fails_and_waits_for_its_next_attempt_while_it_is_cancelled_is_cancelled_anyway(harness):

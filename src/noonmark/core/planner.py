@@ -155,6 +155,8 @@ class Plan:
     """The id of the proposal that the plan decides; written only while that is pending, and ends it."""
     agent_limits: AgentLimits | None = None
     """The limits of the agent that makes or changes the schedule: clones, and how many its parent has made."""
+    may_exist: bool = False
+    """Whether the schedule may be stored already: its uid comes from an idempotency key, and is not drawn at random."""
     rewound: Rewound | None = None
     """What is put right after a clock was ahead; a planned row may take the place of what is undone."""
     rate_window: RateWindow | None = None

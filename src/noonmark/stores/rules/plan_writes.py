@@ -204,11 +204,13 @@ def _judge(uow: UnitOfWork, plans: Sequence[Plan]) -> _Judged:
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
     identities = {(one.owner.tenant, one.schedule_id) for one in schedules if not is_own_id(one.schedule_id, one.uid)}
     taken, followed = uow.known_ids(identities) if identities else (set(), set())
+    repeated = [schedule.uid for plan, schedule in zip(plans, schedules, strict=True) if plan.may_exist]
+    stored = uow.load_states(repeated) if repeated else {}
     answers: list[bool | QuotaExceeded] = []
     accepted: list[tuple[Plan, Schedule]] = []
     for plan, schedule in zip(plans, schedules, strict=True):
         identity = (schedule.owner.tenant, schedule.schedule_id)
-        is_free = identity not in taken or schedule.phase is SchedulePhase.DELETED
+        is_free = (identity not in taken or schedule.phase is SchedulePhase.DELETED) and schedule.uid not in stored
         fits = is_free and dependencies.is_graph_current(uow, schedule.owner.tenant, plan.graph)
         fits = fits and proposals.is_pending(uow, plan)
         if fits:

@@ -92,6 +92,16 @@ def plans_of_several_callers_are_created_each_by_itself(bench: Bench) -> None:
     assert bench.store.create_each([]) == []
 
 
+@case
+def a_repeated_request_creates_nothing(bench: Bench) -> None:
+    plan = replace(_planned("uid-1", schedule_id="sch_uid-1"), may_exist=True)
+    assert bench.store.create_each([plan, plan]) == [True, False]
+    assert bench.store.create([plan]) == [False]
+    assert bench.commit(edits.delete(bench.snapshot(plan.snapshot.schedule), now=bench.now))
+    assert bench.store.create([plan]) == [False]
+    assert bench.store.create_each([plan, _planned("uid-2")]) == [False, True]
+
+
 def _planned(uid: str, **fields: Any) -> Plan:
     return first_plan(factories.schedule(uid, **fields), lookahead=LOOKAHEAD)
 
