@@ -20,6 +20,7 @@ from noonmark.core.lifecycle import SchedulePhase
 from noonmark.core.lineage import AgentLimits
 from noonmark.operations.service import Caller, CallingSession
 from noonmark.operations.table import perform
+from tests.driver.rig import Wrapped
 from tests.embedded.waiting import eventually
 from tests.operations.harness import EVERY_MINUTE, LOCAL, REPORT, Harness
 
@@ -213,6 +214,16 @@ def test_the_same_request_proposes_once(harness):
     approved = harness("schedule/approve", BOB, schedule_id=first["schedule_id"])
     again = propose(harness, schedule_id=None, idempotency_key="k")
     assert (again["phase"], again["schedule_id"]) == ("active", approved["schedule_id"])
+
+
+def test_a_copy_of_the_request_gets_what_the_other_proposed_meanwhile(harness):
+    service, answers = harness.service, []
+    wrapped = Wrapped(service.store)
+    harness.service = replace(service, store=wrapped)
+    asked = {"trigger": EVERY_MINUTE, "target": REPORT, "idempotency_key": "k"}
+    wrapped.meanwhile("put_proposal", lambda: answers.append(perform(service, AGENT, "schedule/create", asked)))
+    answers.append(harness("schedule/create", AGENT, **asked))
+    assert answers[0] == answers[1]
 
 
 def test_an_id_is_taken_once(harness):

@@ -79,9 +79,12 @@ def propose_schedule(service: Service, caller: Caller, arguments: Mapping[str, A
         **_author(service, caller, now=now),
     )
     note = caller.audit()(None, proposal.schedule(), now=now)
-    if not service.store.put_proposal(proposal, most=service.agent_limits.max_proposals, note=note):
+    if service.store.put_proposal(proposal, most=service.agent_limits.max_proposals, note=note):
+        return proposed_document(service, proposal, now=now)
+    pending = service.store.proposal(owner.tenant, schedule_id)
+    if pending is None or pending.uid != uid:  # else a copy of the request has come first
         raise Conflict(f"there is a schedule {schedule_id!r} already, or it is proposed", field="schedule_id")
-    return proposed_document(service, proposal, now=now)
+    return proposed_document(service, pending, now=now)
 
 
 def propose_update(service: Service, caller: Caller, arguments: Mapping[str, Any]) -> dict[str, Any]:
