@@ -151,6 +151,8 @@ class Plan:
     """How many schedules the owner may have; counted when the plan adds one or reopens a completed one."""
     note: AuditEntry | None = None
     """The caller's audit entry, if any, written with the plan."""
+    may_exist: bool = False
+    """Another copy of the request may create the same schedule."""
     proposal: str | None = None
     """The id of the proposal that the plan decides; written only while that is pending, and ends it."""
     agent_limits: AgentLimits | None = None

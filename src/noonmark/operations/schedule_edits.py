@@ -138,13 +138,14 @@ def creation(  # noqa: PLR0913 - each is a part of the request
     quotas: tuple[Quota, ...] = (),
     agent_limits: AgentLimits | None = None,
     proposal: str | None = None,
+    may_exist: bool = False,
 ) -> Creation[Plan | None]:
-    """The same as an operation that yields what it stores."""
+    """The same as an operation that yields what it stores; with `may_exist`, another copy of it may be under way."""
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     note = None if audit is None else audit(None, schedule, now=schedule.created)
     plan = first_plan(schedule, lookahead=lookahead)
-    if note or quotas or agent_limits or proposal:
-        plan = evolve(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal)
+    if note or quotas or agent_limits or proposal or may_exist:
+        plan = evolve(plan, note=note, quotas=quotas, agent_limits=agent_limits, proposal=proposal, may_exist=may_exist)
     for _ in range(MAX_TRIES):
         graph = _check_order(store, schedule)
         created = yield plan if graph is None else replace(plan, graph=graph)

@@ -107,7 +107,7 @@ def create_schedule(service: Service, caller: Caller, arguments: Mapping[str, An
             return created_before(service, owner, uid, document, now=now)
     schedule_id = str(document.get("schedule_id") or default_id(uid))
     schedule = _new_schedule(service, caller, document, uid=uid, schedule_id=schedule_id, owner=owner, now=now)
-    plan = yield from _creation(service, caller, schedule)
+    plan = yield from _creation(service, caller, schedule, may_exist=key is not None)
     if plan is None:
         existing = service.store.find_uid(uid)
         if existing is None:
@@ -141,7 +141,9 @@ def _new_schedule(  # noqa: PLR0913 - each is a part of the schedule
     )
 
 
-def _creation(service: Service, caller: Caller, schedule: Schedule) -> Creation[Plan | None]:
+def _creation(
+    service: Service, caller: Caller, schedule: Schedule, *, may_exist: bool = False
+) -> Creation[Plan | None]:
     """Store a new schedule; the plan it was created with, or None if its id is taken."""
     count_new(service, caller, schedule.lineage)
     return schedule_edits.creation(
@@ -151,6 +153,7 @@ def _creation(service: Service, caller: Caller, schedule: Schedule) -> Creation[
         audit=caller.audit(),
         quotas=schedule_quotas(service, caller),
         agent_limits=limits_for(service, caller),
+        may_exist=may_exist,
     )
 
 

@@ -202,7 +202,11 @@ class _Judged(NamedTuple):
 def _judge(uow: UnitOfWork, plans: Sequence[Plan]) -> _Judged:
     """Which schedules can be created. Nothing is written."""
     schedules = [plan.schedule or plan.snapshot.schedule for plan in plans]
-    identities = {(one.owner.tenant, one.schedule_id) for one in schedules if not is_own_id(one.schedule_id, one.uid)}
+    identities = {
+        (one.owner.tenant, one.schedule_id)
+        for plan, one in zip(plans, schedules, strict=True)
+        if plan.may_exist or not is_own_id(one.schedule_id, one.uid)
+    }
     taken, followed = uow.known_ids(identities) if identities else (set(), set())
     answers: list[bool | QuotaExceeded] = []
     accepted: list[tuple[Plan, Schedule]] = []

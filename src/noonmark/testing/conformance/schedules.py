@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.errors import QuotaExceeded
-from noonmark.core.ids import TRIGGER, event, manual, occurrence_id
+from noonmark.core.ids import TRIGGER, default_id, event, manual, occurrence_id
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan
@@ -69,6 +69,13 @@ def an_id_is_taken_by_an_earlier_schedule_of_the_same_call(bench: Bench) -> None
     ]
     assert bench.store.create(plans) == [True, False]
     assert bench.store.snapshot("uid-2") is None
+
+
+@case
+def of_copies_of_a_request_one_creates_the_schedule(bench: Bench) -> None:
+    plan = replace(_planned("uid-1", schedule_id=default_id("uid-1")), may_exist=True)
+    assert [bench.store.create([plan]) for _ in range(2)] == [[True], [False]]
+    assert len(bench.store.occurrences("uid-1")) == 1
 
 
 @case
