@@ -14,6 +14,7 @@ from noonmark import (
     IntervalTrigger,
     InvalidTrigger,
     OnceTrigger,
+    Trigger,
     fires,
     parse_trigger,
 )
@@ -36,6 +37,11 @@ NOW = datetime(2026, 11, 15, tzinfo=UTC)
 )
 def test_a_trigger_reads_as_its_document(trigger, text):
     assert repr(trigger) == text
+
+
+def test_the_base_is_abstract():
+    with pytest.raises(TypeError, match="Trigger is abstract"):
+        Trigger()
 
 
 @pytest.mark.parametrize("count", [-1, 2.5, "2", None, True])

@@ -171,6 +171,18 @@ class TestDeclaring:
         with pytest.raises(InvalidSchedule, match="name"):
             scheduler.register_function("", nothing)
 
+    def test_what_is_known_of_a_function_ends_when_a_notebook_reloads_it(self, scheduler):
+        def func():
+            yield
+
+        with pytest.raises(InvalidSchedule, match="is a generator"):
+            scheduler.schedule(func, args=[1], trigger=NEVER)
+        func.__code__ = (lambda: None).__code__
+        with pytest.raises(InvalidSchedule, match="do not fit"):
+            scheduler.schedule(func, args=[1], trigger=NEVER)
+        func.__code__ = (lambda first: None).__code__
+        assert scheduler.schedule(func, args=[1], trigger=NEVER)
+
     def test_a_time_that_is_past_is_refused(self, scheduler):
         past = OnceTrigger(datetime(2020, 1, 1, tzinfo=UTC))
         with pytest.raises(TriggerNeverFires):

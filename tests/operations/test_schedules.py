@@ -15,7 +15,7 @@ from noonmark.core.errors import (
 )
 from noonmark.core.instants import SECOND
 from noonmark.core.settlement import Accepted, settle
-from noonmark.operations.schedules import RESERVED_IDS
+from noonmark.operations.schedules import RESERVED_IDS, create_schedule
 from noonmark.ports.records import Lease
 from tests.embedded.waiting import NEVER
 from tests.operations.harness import EVERY_MINUTE, FOREIGN, LOCAL, REPORT, Harness
@@ -91,6 +91,19 @@ class TestKeys:
         ids |= {harness.create(name="once", description=None, idempotency_key="k1")["schedule_id"]}
         assert len(ids) == 1
         assert len(harness("schedule/list")["schedules"]) == 1
+
+    @pytest.mark.parametrize("store", ["memory://", "sqlite:///{}/noonmark.db"])
+    def test_copies_of_a_request_at_the_same_time_get_the_same_schedule(self, tmp_path, store):
+        service = Harness(store.format(tmp_path)).service
+        request = {"trigger": EVERY_MINUTE, "target": REPORT, "idempotency_key": "k1"}
+        copies = [create_schedule(service, LOCAL, request) for _ in range(2)]
+        plans = [next(one) for one in copies]
+        answers = []
+        for copy, plan in zip(copies, plans, strict=True):
+            with pytest.raises(StopIteration) as ended:
+                copy.send(*service.store.create([plan]))
+            answers.append(ended.value.value["schedule_id"])
+        assert answers == [one.schedule.schedule_id for one in service.store.schedules("default", limit=9)] * 2
 
     def test_another_request_under_it_is_refused(self, harness):
         harness.create(name="once", idempotency_key="k1")

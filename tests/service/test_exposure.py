@@ -130,6 +130,11 @@ def test_a_client_is_told_that_a_server_has_no_certificate(tmp_path):
 
         with pytest.raises(Unreachable, match="answers without TLS"):
             asyncio.run(ask())
+        try:
+            Client(encrypted).whoami()
+        except Unreachable:
+            with pytest.raises(Unreachable, match=r"^cannot connect to http://127\.0\.0\.1:1 "):
+                Client("http://127.0.0.1:1").whoami()
 
 
 def test_a_client_that_does_not_finish_its_handshake_locks_no_one_out(tmp_path):

@@ -317,6 +317,8 @@ def test_a_server_knows_which_programs_it_starts_unless_others_start_them(flags,
         ({}, ""),
         ({"host": "::1"}, "--server 'http://[::1]:8001'"),
         ({"port": 8002}, "--server http://127.0.0.1:8002"),
+        ({"host": "0.0.0.0", "behind_proxy": True}, ""),  # noqa: S104 - nothing is bound to it
+        ({"host": "::", "behind_proxy": True}, "--server 'http://[::1]:8001'"),
         ({"port": 8002, "public_url": "https://jobs.example.org/"}, "--server https://jobs.example.org"),
     ],
 )

@@ -201,6 +201,19 @@ def test_reopening_leaves_the_journal_of_a_moved_file(store, path, place):
     assert store.condition().problems == ()
 
 
+def test_nothing_is_written_while_the_journal_is_away(store, path):
+    """A create that was refused would be there when the journal is back."""
+    plans = [first_plan(factories.schedule(f"uid-{number}"), lookahead=LOOKAHEAD) for number in range(2)]
+    assert store.create(plans[:1]) == [True]
+    away, journal = path.with_name("away"), path.with_name(path.name + "-wal")
+    journal.rename(away)
+    with pytest.raises(StoreUnavailable, match=r"-wal was removed while it was open\. Nothing is written"):
+        store.create(plans[1:])
+    away.rename(journal)
+    assert store.find_uid("uid-0") is not None
+    assert store.find_uid("uid-1") is None
+
+
 def test_a_link_may_lead_to_where_no_file_is_yet_and_its_journal_is_watched(tmp_path):
     file, link = tmp_path / "there" / "noonmark.db", tmp_path / "link.db"
     file.parent.mkdir()

@@ -290,10 +290,10 @@ def lacks_tls(error: BaseException) -> bool:
 
 def _tls_error(error: BaseException) -> SSLError | None:
     """The TLS error that an error follows from; None if there is none."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, SSLError):
-        cause = cause.__cause__ or cause.__context__
-    return cause
+    while error.__cause__ is not None:
+        error = error.__cause__
+    # What an error is raised for may be its context only; the context of that may be an error that the caller handles.
+    return next((one for one in (error, error.__context__) if isinstance(one, SSLError)), None)
 
 
 def _unreachable(request: Request[Any], error: httpx2.TransportError) -> Unreachable:

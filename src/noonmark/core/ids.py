@@ -69,7 +69,7 @@ def default_id(uid: str) -> str:
 
 
 def is_own_id(schedule_id: str, uid: str) -> bool:
-    """Whether an id is made from a uid, which is drawn at random: no other schedule has it, or depends on it yet."""
+    """Whether an id is made from a uid: only a copy of the request can have made it, and none depends on it yet."""
     return schedule_id in (job_id(uid), default_id(uid))
 
 

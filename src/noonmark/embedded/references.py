@@ -59,20 +59,24 @@ def check_arguments(func: Callable[..., Any], args: object, kwargs: object) -> N
 
 
 def _look_up(look: _lru_cache_wrapper[T], func: Callable[..., Any], *more: object) -> T:
-    """What is cached about a function, because many schedules often share one."""
+    """What is cached about a function with this code, because many schedules often share one.
+
+    A notebook that reloads a module gives the functions that it has other code.
+    """
+    code = getattr(func, "__code__", None)
     try:
-        return look(func, *more)
+        return look(func, code, *more)
     except TypeError:  # it has no hash, so it cannot be cached
-        return look.__wrapped__(func, *more)
+        return look.__wrapped__(func, code, *more)
 
 
 @lru_cache(maxsize=64)
-def _is_generator(func: Callable[..., Any]) -> bool:
+def _is_generator(func: Callable[..., Any], _code: object) -> bool:
     return inspect.isgeneratorfunction(func) or inspect.isasyncgenfunction(func)
 
 
 @lru_cache(maxsize=64)
-def _misfit(func: Callable[..., Any], count: int, names: tuple[str, ...]) -> str | None:
+def _misfit(func: Callable[..., Any], _code: object, count: int, names: tuple[str, ...]) -> str | None:
     """Why a call with so many arguments by position and these by name does not fit; None if it does."""
     try:
         signature = inspect.signature(func)

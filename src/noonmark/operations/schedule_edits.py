@@ -140,7 +140,7 @@ def creation(  # noqa: PLR0913 - each is a part of the request
     proposal: str | None = None,
     may_exist: bool = False,
 ) -> Creation[Plan | None]:
-    """The same as an operation that yields what it stores; with `may_exist`, it may have been stored before."""
+    """The same as an operation that yields what it stores; with `may_exist`, a copy of it may have come first."""
     check_secrets(store, schedule.owner.tenant, schedule.declaration.target)
     note = None if audit is None else audit(None, schedule, now=schedule.created)
     plan = first_plan(schedule, lookahead=lookahead)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from noonmark.server.config import LoadedSettings
 
 logger = logging.getLogger("noonmark.serve")
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - nothing listens here
 
 
 class DeliveryParts(NamedTuple):
@@ -340,7 +342,8 @@ def bundle_limits(settings: Settings) -> BundleLimits | None:
 
 def server_option(settings: Settings) -> str:
     """The option by which a command in a log line finds this server; empty if it does without."""
-    address = base_url(settings)
+    here = _LOOPBACK.get(settings.host, settings.host)  # of a server that listens on all addresses
+    address = base_url(replace(settings, host=here))
     return "" if address == base_url(Settings()) else f"--server {quote(address)}"
 
 

@@ -51,6 +51,10 @@ class Trigger:  # not an ABC, of which `isinstance` takes several times as long
 
     type: ClassVar[str]
 
+    def __init__(self) -> None:
+        """Each trigger has a constructor of its own."""
+        raise TypeError(f"{type(self).__name__} is abstract; use one of the triggers of noonmark")
+
     def next_after(self, t: datetime) -> datetime | None:
         """The first fire strictly after `t`, in UTC."""
         try:

@@ -22,7 +22,7 @@ from noonmark.core.targets import AGENT_ROUTES, WorkflowTarget
 from noonmark.stores.rules.admission import after_start
 from noonmark.stores.rules.completion import to_detail
 from noonmark.stores.rules.plain_starts import takes_only_slot
-from noonmark.stores.rules.plan_writes import is_plain, new_state
+from noonmark.stores.rules.plan_writes import is_plain, new_state, subscriptions_of
 from noonmark.stores.rules.records import OWN, new_values
 from noonmark.stores.sql import subscriptions, workflows
 from noonmark.stores.sql.records import ROW_COLUMNS, STATE_COLUMNS, run_values, state_values, to_json
@@ -109,6 +109,8 @@ def create_plain(uow: UnitOfWork, accepted: Creations, followed: set[Identity]) 
     others: list[tuple[Plan, Schedule]] = []
     created = str(SystemEvent.SCHEDULE_CREATED)
     subscribed = subscriptions.subscribed(session, {(one.owner.tenant, created) for _, one in accepted})
+    # One may listen for those that are created with it.
+    subscribed |= {(one.owner.tenant, topic) for _, one in accepted for topic, _ in subscriptions_of(one)}
     for plan, schedule in accepted:
         tenant = schedule.owner.tenant
         is_noticed = (tenant, schedule.schedule_id) in followed or (tenant, created) in subscribed

@@ -42,13 +42,13 @@ class FileIdentity:
         self._known: dict[str, tuple[int, int]] = {}
         self._journal = os.path.realpath(self._path) + JOURNAL  # SQLite keeps it beside the file, not beside a link
 
-    def check(self, *, journal: bool = True) -> int:
+    def check(self) -> int:
         """How many bytes the journal has; StoreUnavailable if the path leads to another file.
 
-        Costs a call of the file system for the database, and one for the journal.
+        Costs two calls of the file system.
         """
         size = 0
-        for path in (self._path, self._journal) if journal else (self._path,):
+        for path in (self._path, self._journal):
             known, (current, size) = self._known.get(path), _identity(path)
             if known is None and current is not None:
                 self._known[path] = current
@@ -120,7 +120,7 @@ class Connections:
                     self._is_durable = is_durable
                 self._begin(connection)
                 try:
-                    self._identity.check(journal=False)
+                    self._identity.check()
                     yield connection
                     connection.execute("COMMIT")
                     journal_bytes = self._identity.check()  # what went into a file that is gone is not acknowledged

@@ -232,6 +232,14 @@ def a_change_of_a_schedule_emits_an_event(bench: Bench) -> None:
 
 
 @case
+def a_schedule_hears_of_those_that_are_created_with_it(bench: Bench) -> None:
+    listener = factories.schedule(trigger=EventTrigger(str(SystemEvent.SCHEDULE_CREATED)), created=bench.now)
+    schedules = [listener, factories.schedule("other", created=bench.now)]
+    assert all(bench.store.create([first_plan(one, lookahead=LOOKAHEAD) for one in schedules]))
+    assert _events(bench) == [of_schedule(SystemEvent.SCHEDULE_CREATED, one) for one in schedules]
+
+
+@case
 def a_completed_schedule_emits_an_event(bench: Bench) -> None:
     _listen(bench, SystemEvent.SCHEDULE_COMPLETED)
     expected = []

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.core import edits
 from noonmark.core.errors import QuotaExceeded
-from noonmark.core.ids import TRIGGER, event, manual, occurrence_id
+from noonmark.core.ids import TRIGGER, default_id, event, manual, occurrence_id
 from noonmark.core.instants import SECOND, from_micros
 from noonmark.core.lifecycle import Phase, SchedulePhase
 from noonmark.core.planner import first_plan
@@ -94,7 +94,7 @@ def plans_of_several_callers_are_created_each_by_itself(bench: Bench) -> None:
 
 @case
 def a_repeated_request_creates_nothing(bench: Bench) -> None:
-    plan = replace(_planned("uid-1", schedule_id="sch_uid-1"), may_exist=True)
+    plan = replace(_planned("uid-1", schedule_id=default_id("uid-1")), may_exist=True)
     assert bench.store.create_each([plan, plan]) == [True, False]
     assert bench.store.create([plan]) == [False]
     assert bench.commit(edits.delete(bench.snapshot(plan.snapshot.schedule), now=bench.now))
