@@ -115,7 +115,7 @@ class SqliteSession:
         """Numbers after the greatest."""
         if table not in self._last:
             tables = _CREATED_TOGETHER if table in _CREATED_TOGETHER else (table,)
-            [newest] = self.query(_newest(tables))
+            newest = self._connection.execute(_newest(tables)).fetchone()
             self._last |= {name: key or 0 for name, key in zip(tables, newest, strict=True)}
         first = self._last[table] + 1
         self._last[table] += count
