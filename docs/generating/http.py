@@ -90,14 +90,16 @@ Every operation has a route; [JSON-RPC](jsonrpc.md) does the same by one route, 
   (20 seconds) is given up, and an answer of which nothing is read for `send_timeout` (20 seconds).
 - Instants are RFC 3339 with `Z` or an offset, and are answered in UTC.
 - A list is `{"schedules": [..], "next_cursor": ..}`, or the like. Ask again with `cursor` until that is null;
-  `limit` is 100 unless given, and 1,000 at the most. A page also ends before the entry that would make it larger
-  than 2 MiB, so that fewer entries do not mean that there are no more. `event/match` looks at no more events than
-  that, and `backfill` tells no more of its occurrences; its `count` has all of them.
+  `limit` is 100 unless given, and 1,000 at the most; a larger one is taken as 1,000. A page also ends before the entry
+  that would make it larger than 2 MiB, so that fewer entries do not mean that there are no more. `event/match` looks
+  at no more events than that, and `backfill` tells no more of its occurrences; its `count` has all of them.
 - A request whose head two readers could understand differently is 400, and ends its connection: a body with both
   `Content-Length` and `Transfer-Encoding`, either of them twice, folded headers, lines that end without CR LF.
 - A schedule comes with an `ETag`: its revision, and when it was last changed. A change with `If-Match` is made
-  only if that is still so, else it is 412. The revision alone, such as `"3"`, will do, too;
-  with `expected_revision` in the body it is 409.
+  only if that is still so, else it is 412. Send the whole ETag, such as `"3-2027-01-02T09:00:00Z"`: the revision alone,
+  `"3"`, is accepted too, but does not notice a change of the name, the description or the labels, nor a pause: these
+  keep the revision. In the body, `expected_updated_at_utc` notices every change, and `expected_revision` misses the
+  same ones; there it is 409.
 - `POST /schedules` with an `Idempotency-Key` makes one schedule, however often it is sent within 24 hours; with
   another body it is 409. `run` and `backfill` take one, too.
 - `X-Request-Id` comes back as it was sent, if it is 1 to 128 letters, digits, `-`, `_`, `.` or `:`; otherwise the

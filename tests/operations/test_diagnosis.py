@@ -7,12 +7,14 @@ import pytest
 from noonmark.core.ids import TRIGGER
 from noonmark.core.instants import SECOND
 from noonmark.core.lifecycle import Phase
-from noonmark.operations.diagnosis import Check, Clocks, Conflict, Disk, EngineState, Facts, judge, overall
+from noonmark.core.targets.work import FunctionTarget
+from noonmark.operations.diagnosis import Check, Clocks, Conflict, Disk, EngineState, Facts, Targets, judge, overall
 from noonmark.operations.service import LOCAL, Service
 from noonmark.operations.table import perform
 from noonmark.ports.records import Condition, Damaged, Heartbeat, NodeRecord, OccurrenceGroup, Workload
 from noonmark.server.config import Settings, setting_conflicts
 from noonmark.stores.memory import MemoryStore
+from noonmark.stores.sqlite import SqliteStore
 from noonmark.testing import factories
 from noonmark.testing.conformance.bench import LEASE, LOOKAHEAD, Bench, HandClock
 from noonmark.testing.factories import NOW
@@ -51,6 +53,10 @@ def stored(**changes):
 
 def clock(**changes):
     return replace(SOUND, clocks=Clocks(**{"now": NOW, "machine": NOW} | changes))
+
+
+def targets(*unserved):
+    return replace(SOUND, targets=Targets(schedules=7, unserved={route: names for route, *names in unserved}))
 
 
 def disk(megabytes):
@@ -107,6 +113,13 @@ TABLE = [
         "1 alive; the process is gone without having stopped: node-c; silent without having stopped: node-b for 60",
     ),
     (replace(SOUND, nodes=[ALIVE, replace(ALIVE, version="2")]), "nodes", "warning", "different versions: 1, 2"),
+    (SOUND, "targets", "ok", "no node is alive"),
+    (targets(), "targets", "ok", "live nodes serve those of the next schedules to run (7)"),
+    (
+        targets(("function:a", "x"), ("http", *"stuvwx")), "targets", "warning",
+        "no live node serves function:a (x), http (s, t, u, v, w, ..)",
+    ),
+    (targets(*((f"function:{n}", "x") for n in range(7))), "targets", "warning", "function:4 (x) and 2 more"),
     (SOUND, "lag", "ok", "nothing is due"),
     (due(10), "lag", "ok", "1 due and unclaimed, the oldest for 10 s"),
     (due(11, ALIVE), "lag", "warning", "the oldest for 11 s"),
@@ -196,6 +209,32 @@ def test_a_dead_node_with_other_zone_data_and_a_fast_clock_are_found():
     assert "the store is 120 s ahead of the machine" in found["clock"]["detail"]
     assert "the oldest for 120 s" in found["lag"]["detail"]
     assert found["lag"]["advice"] == "Start a node: `noonmark serve`"
+
+
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_targets_that_no_live_node_serves_are_found_before_their_fires_are_missed(store, tmp_path):
+    clock = HandClock()
+    bench = Bench(MemoryStore(clock) if store == "memory" else SqliteStore(tmp_path / "noonmark.db", clock), clock)
+    bench.store.open()
+    upcoming, due, served = (
+        bench.create_quiet(f"uid-{name}", schedule_id=name, target=FunctionTarget(function=function))
+        for name, function in (("upcoming", "gone"), ("due", "gone"), ("served", "work"))
+    )
+    bench.add(upcoming, "later", 60 * SECOND)
+    for one in (due, served):
+        bench.add(one, "now")
+    assert checks(bench)[1]["targets"]["detail"] == "not checked, because no node is alive"
+    bench.store.beat(Heartbeat(node="node-a", routes=("function:work",), lease=LEASE), now=bench.now)
+    status, found = checks(bench)
+    assert (status, found["lag"]["status"]) == ("problems", "ok")  # nobody leads
+    assert (found["targets"]["status"], found["targets"]["detail"], found["targets"]["advice"]) == (
+        "warning",
+        "no live node serves function:gone (due, upcoming)",
+        "Start a node that serves function:gone, or correct the target: noonmark schedule update",
+    )
+    bench.store.beat(Heartbeat(node="node-a", routes=("function:gone", "function:work"), lease=LEASE), now=bench.now)
+    assert checks(bench)[1]["targets"]["detail"] == "live nodes serve those of the next schedules to run (3)"
+    bench.store.close()
 
 
 def test_zone_data_and_disk_space_of_this_machine(tmp_path):

@@ -2,6 +2,8 @@
 
 import pytest
 
+from noonmark.core.errors import InvalidRequest
+from noonmark.operations.models.arguments import ScheduleQuery
 from noonmark.operations.serializers import FIRST, MAX_BYTES, fitting, read_page, size_of
 from noonmark.server.strict_json import write_json
 from tests.operations.harness import Harness
@@ -108,3 +110,17 @@ def test_what_fits_is_reported():
     assert fitting([]) == []
     assert len(fitting([entry] * 20)) == MAX_BYTES // size_of(entry)
     assert len(fitting([{"text": "x" * MAX_BYTES}] * 2)) == 1
+
+
+@pytest.mark.parametrize("limit", [0, -1, 2**31])
+def test_a_refused_limit_names_the_largest_page(harness, limit):
+    with pytest.raises(InvalidRequest, match=f"^limit: must be an integer from 1 to 1,000, not {limit}$"):
+        harness("schedule/list", limit=limit)
+
+
+def test_a_larger_limit_is_that_of_the_largest_page(harness):
+    for limit in (1_000, 1_001, 2**31 - 1):
+        assert ScheduleQuery.read({"limit": limit}).limit == 1_000
+    for limit in (1_000.5, 0.5, True, "5"):
+        with pytest.raises(InvalidRequest, match=r"^limit: must be an integer"):
+            harness("schedule/list", limit=limit)

@@ -178,6 +178,23 @@ def test_what_needs_a_look_comes_in_the_order_of_its_cost():
         harness("overview", timezone="Nowhere/City")
 
 
+def test_missed_fires_are_not_on_time():
+    harness = Harness()
+    create(harness, "served", trigger=MINUTELY)
+    assert harness("overview")["on_time_share"] is None
+    for _ in range(3):
+        harness.pass_by(60)
+    assert (harness("overview")["fires_today"], harness("overview")["on_time_share"]) == (3, 1)
+    harness("schedule/delete", schedule_id="served")
+    create(harness, "lost", trigger=MINUTELY, target={"target_kind": "function", "function": "gone"})
+    for _ in range(6):
+        harness.pass_by(60)
+    page = harness("occurrence/list", phase="misfired")["occurrences"]
+    answer = harness("overview")
+    assert (answer["failed_last_day"], answer["on_time_share"]) == (len(page), 3 / (3 + len(page)))
+    assert page
+
+
 def test_a_list_has_the_last_outcomes_and_filters_by_them():
     harness = Harness()
     harness.answers = ["done", ValueError("no"), "done"]

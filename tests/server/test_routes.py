@@ -117,7 +117,9 @@ def test_a_revision_in_the_body_that_is_not_the_present_one_is_a_conflict(served
         "revision_conflict",
         "expected_revision",
     )
-    problem(served.client.patch(path, json={}, headers={"If-Match": "three"}), 400, "invalid_request", "If-Match")
+    refused = served.client.patch(path, json={}, headers={"If-Match": "three"})
+    problem(refused, 400, "invalid_request", "If-Match")
+    assert 'must be the whole ETag of a schedule, such as "3-' in refused.text.replace("\\", "")
     problem(
         served.client.patch(path, json={"expected_revision": 7}, headers={"If-Match": '"1"'}),
         400,

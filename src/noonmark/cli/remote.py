@@ -17,7 +17,7 @@ from noonmark.cli.credentials import KEY_VARIABLE, find_key
 from noonmark.cli.output import progress_bar
 from noonmark.core.documents import present
 from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unauthenticated, Unreachable
-from noonmark.core.json_values import shown
+from noonmark.core.json_values import IDENTIFIER, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -170,7 +170,9 @@ class ByName:
                 raise
             schedule_id = self._find(given)
             if schedule_id is None:
-                raise
+                if IDENTIFIER.fullmatch(given):
+                    raise
+                raise InvalidRequest(f"no schedule has the id or name {given!r}", field="schedule_id") from None
         return self._remote.call(name, {**arguments, "schedule_id": schedule_id})
 
     def _find(self, name: str) -> str | None:
@@ -183,7 +185,7 @@ class ByName:
         if len(ids) > 1:
             listed = ", ".join(ids[:MAX_SAME_NAME]) + (" and others" if len(ids) > MAX_SAME_NAME else "")
             raise Conflict(
-                f"several schedules have the name {shown(name)}: give the id, one of {listed}", field="schedule_id"
+                f"several schedules have the name {name!r}: give the id, one of {listed}", field="schedule_id"
             )
         return ids[0] if ids else None
 

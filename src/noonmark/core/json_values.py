@@ -19,7 +19,7 @@ MAX_JSON_DEPTH = 64
 MAX_ECHO = 60
 """How much of a bad value an error message repeats."""
 
-_IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+IDENTIFIER = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9._:-]{1,160}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -155,7 +155,7 @@ def text_of(low: int, high: int, *, multiline: bool = False) -> Callable[[object
 
 def identifier(value: object) -> str:
     """An id that a caller may choose: safe in a URL and in a log line."""
-    if isinstance(value, str) and _IDENTIFIER.fullmatch(value):
+    if isinstance(value, str) and IDENTIFIER.fullmatch(value):
         return value
     raise ValueError(f"must be 1 to 128 letters, digits, -, _, . or :, not {shown(value)}")
 

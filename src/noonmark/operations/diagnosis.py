@@ -12,7 +12,7 @@ from noonmark.core.instants import SECOND, micros_to_seconds, to_text
 from noonmark.ports.records import Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.halt import Halt
     from noonmark.core.instants import Micros
@@ -98,6 +98,15 @@ class Clocks:
 
 
 @frozen(kw_only=True)
+class Targets:
+    """The targets of the schedules that are due, wait or come next."""
+
+    schedules: int
+    unserved: Mapping[str, Sequence[str]]
+    """The routes that no live node serves, with the names of their schedules."""
+
+
+@frozen(kw_only=True)
 class Facts:
     """What the doctor has found. Of a store with another schema there is only its condition."""
 
@@ -112,6 +121,8 @@ class Facts:
     """The version of the time zone data of the process that answers."""
     halts: Sequence[Halt] = ()
     """What does not start, since somebody halted it."""
+    targets: Targets | None = None
+    """None where no node is alive: the nodes that start may serve anything."""
     workload: Workload = field(default_factory=Workload)
     disks: Sequence[Disk] = ()
     conflicts: Sequence[Conflict] | None = None
@@ -132,6 +143,7 @@ def judge(facts: Facts) -> list[Check]:
             _leader(facts.nodes),
             _nodes(facts.nodes, now),
             _halts(facts.halts),
+            _targets(facts.targets),
             _lag(facts, now),
             _overdue(facts, now),
         ]
@@ -334,6 +346,24 @@ def _nodes(nodes: Sequence[NodeRecord], now: Micros) -> Check:
             advice="Finish the upgrade: restart the older nodes with the newer version",
         )
     return Check(name="nodes", sentence=f"{len(alive)} alive" if alive else "no node uses this store at present")
+
+
+def _targets(targets: Targets | None) -> Check:
+    if targets is None:
+        return Check(name="targets", sentence="not checked, because no node is alive")
+    if not targets.unserved:
+        return Check(
+            name="targets", sentence=f"live nodes serve those of the next schedules to run ({targets.schedules:,})"
+        )
+    routes = sorted(targets.unserved)[:MAX_NAMED]
+    each = (f"{route} ({_named(targets.unserved[route])})" for route in routes)
+    more = f" and {len(targets.unserved) - MAX_NAMED} more" if len(targets.unserved) > MAX_NAMED else ""
+    return Check(
+        name="targets",
+        status=WARNING,
+        sentence=f"no live node serves {', '.join(each)}{more}",
+        advice=f"Start a node that serves {', '.join(routes)}{more}, or correct the target: noonmark schedule update",
+    )
 
 
 def _lag(facts: Facts, now: Micros) -> Check:

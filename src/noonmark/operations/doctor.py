@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from noonmark.core.clock_rewind import rewind
 from noonmark.core.clock_trust import LEAP
 from noonmark.core.errors import NoonmarkError, NotAllowed
-from noonmark.operations.diagnosis import Clocks, Facts, judge, overall
+from noonmark.core.ids import shown_name
+from noonmark.operations.diagnosis import Clocks, Facts, Targets, judge, overall
+from noonmark.operations.target_policy import unserved_by
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from noonmark.core.instants import Micros
     from noonmark.core.planner import Snapshot
     from noonmark.operations.models.arguments import DoctorRequest
     from noonmark.operations.service import Caller, Service
-    from noonmark.ports.records import Damaged, Position
+    from noonmark.ports.records import Damaged, NodeRecord, Position, Workload
     from noonmark.ports.store import Store
 
 PAGE = 1_000
@@ -25,7 +30,7 @@ MAX_LISTED = 1_000
 MAX_INSPECTED = 10_000
 """How many rows are checked to name damaged schedules in a list."""
 MAX_WORKLOAD = 100
-"""How many due and overdue occurrences are read."""
+"""How many occurrences of each kind are read: due, overdue, waiting and upcoming ones."""
 
 _REMOVE = "Nothing depends on it; remove it: DELETE FROM {table} WHERE {where}"
 _BY_ITSELF = "Nodes rewrite it by themselves; if it stays, remove it: DELETE FROM {table} WHERE {where}"
@@ -82,17 +87,33 @@ def _gather(service: Service, most: int) -> Facts:
         return facts
     rows, damaged, is_complete = _rows(store, most)
     clocks = _clocks(service)
+    nodes = store.nodes()
+    workload = store.workload(now=clocks.now, limit=MAX_WORKLOAD)
     return replace(
         facts,
         rows=rows,
         damaged=damaged,
         is_complete=is_complete,
         clocks=clocks,
-        nodes=store.nodes(),
+        nodes=nodes,
         zone_data=service.zone_data,
         halts=store.halts(),
-        workload=store.workload(now=clocks.now, limit=MAX_WORKLOAD),
+        targets=_targets(service, nodes, workload),
+        workload=workload,
     )
+
+
+def _targets(service: Service, nodes: Sequence[NodeRecord], workload: Workload) -> Targets | None:
+    """Which targets no live node serves, also of what is not due yet: what no node starts in time is soon missed."""
+    if not any(node.is_alive for node in nodes):
+        return None
+    groups = (workload.due, workload.waiting, workload.upcoming)
+    schedules = service.store.find_uids({row.uid for group in groups for row in group.occurrences})
+    unserved: defaultdict[str, list[str]] = defaultdict(list)
+    for schedule in (stored.schedule for stored in schedules.values()):
+        if unserved_by(nodes, schedule, service.permissions) is not None:
+            unserved[schedule.declaration.target.route].append(shown_name(schedule.schedule_id))
+    return Targets(schedules=len(schedules), unserved={route: sorted(names) for route, names in unserved.items()})
 
 
 def unreadable_schedules(service: Service, caller: Caller) -> list[str]:

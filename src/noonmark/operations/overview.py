@@ -75,12 +75,14 @@ def get_overview(service: Service, caller: Caller, arguments: OverviewQuery) -> 
     approvals = list_approvals(service, caller, ApprovalQuery.read({"limit": MAX_COUNTED}))["approvals"]
     proposals = store.proposals(tenant, MAX_COUNTED, user=user)
     nodes = store.nodes()
-    started = {is_late: sum(n for (_, one), n in today.items() if one is is_late) for is_late in (False, True)}
+    on_time = sum(count for (_, is_late), count in today.items() if is_late is False)
+    # What failed without a start was missed, or could not be delivered.
+    judged = sum(n for (state, is_late), n in today.items() if is_late is not None or state is MarkState.FAILED)
     return {
         "now_utc": to_text(now),
         "day_from_utc": to_text(midnight),
         "fires_today": sum(count for (state, _), count in today.items() if state is not MarkState.PLANNED),
-        "on_time_share": started[False] / sum(started.values()) if any(started.values()) else None,
+        "on_time_share": on_time / judged if judged else None,
         "lateness_p99_seconds": None if late is None else micros_to_seconds(late),
         "failed_last_day": failed,
         "running": sum(count for (state, _), count in today.items() if state is MarkState.RUNNING),

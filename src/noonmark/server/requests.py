@@ -328,5 +328,6 @@ def read_if_match(header: str | None) -> tuple[str, ...] | None:
         return None
     tags = [one.strip() for one in header.split(",")]
     if not all(re.fullmatch(r'(?:W/)?"[^"]*"|[0-9]+', one) for one in tags):
-        raise InvalidRequest('If-Match must be the ETag of a schedule, such as "3"', field="If-Match")
+        problem = 'If-Match must be the whole ETag of a schedule, such as "3-2027-01-02T09:00:00Z"'
+        raise InvalidRequest(problem, field="If-Match")
     return tuple(one.strip('"') for one in tags if not one.startswith("W/"))

@@ -24,6 +24,12 @@ def test_failures_and_redrive(cli):
     assert (
         cli.json("call", "occurrence/get", "--arguments-json", f'{{"occurrence_id": "{again}"}}')["phase"] == "pending"
     )
+    assert "1 occurrence to run again" in cli("run", "redrive", occurrence_id)
+    cli("run", "cancel", again)
+    for more in ((), ("--dry-run",)):
+        shown = cli("run", "redrive", occurrence_id, *more)
+        assert shown.splitlines()[0].startswith("0 occurrences")
+        assert shown.splitlines()[1] == f"{occurrence_id} ran again already, as {again}: cancelled."
     assert cli.refused(2, "run", "redrive") == ["give the ids of occurrences, or a selection such as --since 1d"]
     assert cli.refused(2, "failures", "--since=yesterday")[0].startswith("--since: ")
 

@@ -389,11 +389,15 @@ def test_a_unique_name_is_as_good_as_an_id(cli):
     other = cli.create("--cron", "0 0 1 1 *", "--name", "the only report")
     [line] = cli.refused(4, "schedule", "pause", "the only report")
     assert line == (
-        f'schedule_id: several schedules have the name "the only report": give the id, one of {schedule}, {other}'
+        f"schedule_id: several schedules have the name 'the only report': give the id, one of {schedule}, {other}"
     )
     assert cli.json("schedule", "delete", other)["phase"] == "deleted"
     assert cli.json("schedule", "delete", "the only report")["schedule_id"] == schedule
     assert cli.refused(3, "schedule", "pause", "the-only-report")[0].startswith("schedule_id: there is no schedule")
+    for words in (("status",), ("run-now", "--wait"), ("update", "--max-runs", "3")):
+        assert cli.refused(2, "schedule", *words, "räksmörgås") == [
+            "schedule_id: no schedule has the id or name 'räksmörgås'"
+        ]
 
 
 def test_commands_on_a_selection(cli):

@@ -107,7 +107,13 @@ def redrive(
 def _show_redrive(answer: dict[str, Any], *, dry_run: bool) -> None:
     from noonmark.cli.render.tables import show_failures
 
-    show_failures(answer["occurrences"], " would run again" if dry_run else " to run again")
+    # What has ended already is the answer to an earlier redrive of the same occurrence.
+    ended = [row for row in answer["occurrences"] if row["completed_at_utc"] is not None]
+    waiting = [row for row in answer["occurrences"] if row["completed_at_utc"] is None]
+    show_failures(waiting, " would run again" if dry_run else " to run again")
+    for row in ended:
+        old = row["origin"].rpartition("redrive:")[2]
+        print_line(f"{old} ran again already, as {row['occurrence_id']}: {row['phase']}.")
     for refused in answer["refused"]:
         print_line(f"{refused['occurrence_id']} does not run again: {refused['problem']}.")
 

@@ -1004,7 +1004,8 @@ class Overview:
     fires_today: int
     """Today's fires: run, running, waiting, failed, missed and skipped."""
     on_time_share: float | None
-    """Which share of what started today did so within a second of its due time; null if nothing started."""
+    """Which share of the fires that started, failed or were missed today started within a second of their due time;
+    null if there were none."""
     lateness_p99_seconds: float | None
     """Of the starts within the last hour; null if there were none."""
     failed_last_day: int

@@ -258,6 +258,15 @@ Id = Annotated[str, Kind(identifier, ID_SCHEMA)]
 EventType = Annotated[str, Kind(event_type, _EVENT_TYPE)]
 Name = Annotated[str, text()]
 Reason = Annotated[str, text(high=1_000)]
+
+
+def _page_size(value: object) -> int:
+    """Read the size of a page; more than the largest page is that one."""
+    if isinstance(value, int | float) and MAX_PAGE < value <= MAX_INTEGER and value == int(value):
+        return MAX_PAGE
+    return int(number_value(value, 1, MAX_PAGE, whole=True))
+
+
 Instant = Annotated[int, Kind(parse_instant, _INSTANT)]
 """Read as microseconds."""
 Boolean = Annotated[bool, Kind(boolean_value, {"type": "boolean"})]
@@ -266,4 +275,4 @@ Labels = Annotated[dict[str, str], LABELS]
 Object = Annotated[Any, raw(OBJECT)]
 Policy = Annotated[Any, raw(POLICY)]
 """The name of a policy, or an object with its `type` and its settings."""
-PageSize = Annotated[int, Kind(lambda value: min(integer(1).read(value), MAX_PAGE), integer(1).schema)]
+PageSize = Annotated[int, Kind(_page_size, integer(1).schema)]
