@@ -14,6 +14,7 @@ from noonmark.core.planner import plan
 from noonmark.core.policies import misfire
 from noonmark.core.policies.limits import Dependency
 from noonmark.core.reasons import Reason
+from noonmark.core.schedule import Pause
 from noonmark.core.triggers import CronTrigger, EventTrigger, OnceTrigger
 from tests.core.explained import GAP, check, decisions, row, run, step
 from tests.core.scheduled import LOOKAHEAD, at, every, moment, read, scheduled
@@ -325,6 +326,18 @@ def test_a_time_to_come_is_shown_as_it_would_be_planned():
         "claim": "not_yet",
         "runs": "not_yet",
     }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "until", "is_said"), [(210, None, True), (210, 300, True), (190, None, False), (310, 300, False)]
+)
+def test_a_pause_is_named_at_times_that_the_trigger_does_not_name(seconds, until, is_said):
+    pause = Pause(at=at(200), by="ada", reason="maint", until=None if until is None else at(until))
+    schedule = replace(scheduled(), phase=SchedulePhase.PAUSED, updated=at(200), pause=pause)
+    summary = asked(schedule, seconds).summary
+    assert "the trigger does not name that time" in summary
+    words = ". Besides, the schedule has been paused since 2026-11-15 12:03:20 UTC by `ada` (maint)"
+    assert (words in summary) is is_said
 
 
 @pytest.mark.parametrize(("seconds", "lead"), [(1_200, "Nothing ran"), (1_300, "Nothing will run")])

@@ -244,6 +244,9 @@ def _not_named(moment: _Moment) -> Explanation | None:
     before = "none before it" if previous is None else f"the one before it is {instant_words(previous)}"
     after = "none after it" if following is None else f"the next one is {instant_words(following)}"
     clause = f"the trigger does not name that time ({words(trigger)}); {before}, {after}"
+    pause = moment.schedule.pause
+    if pause is not None and pause.at <= at and (pause.until is None or at <= pause.until):
+        clause += f". Besides, {pause_words(moment.schedule)}"
     return _tell(moment, here, clause, {Rule.TRIGGER: facts})
 
 
