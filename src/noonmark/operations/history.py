@@ -227,7 +227,14 @@ class ScheduleReader:
         """The documents of occurrences of several schedules."""
         runs = self._store.last_runs([row.id for row in rows if row.has_begun])
         return [
-            occurrence_documents([row], self.of(row), runs, largest=SMALL_TARGET, unserved=self._unserved(row))[0]
+            occurrence_documents(
+                [row],
+                self.of(row),
+                runs,
+                largest=SMALL_TARGET,
+                unserved=self._unserved(row),
+                nodes=self._nodes_known() if row.phase is Phase.DISPATCHING else (),
+            )[0]
             for row in rows
         ]
 
@@ -236,9 +243,12 @@ class ScheduleReader:
         schedule = self.of(row)
         if schedule is None or row.phase is not Phase.PENDING:
             return None
+        return unserved_by(self._nodes_known(), schedule, self._permissions)
+
+    def _nodes_known(self) -> Sequence[NodeRecord]:
         if self._nodes is None:
             self._nodes = self._store.nodes()
-        return unserved_by(self._nodes, schedule, self._permissions)
+        return self._nodes
 
 
 def _filter(
