@@ -28,7 +28,7 @@ from noonmark.core.triggers.recurrence import WallTrigger
 from noonmark.operations.schedules import READ_ONLY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.schedule import Declaration
 

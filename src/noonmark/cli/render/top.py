@@ -54,7 +54,7 @@ def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | Non
     orphans = _orphans(answer, nodes)
     line = [Text(f"{_count(answer['running'])} running")]
     if orphans:
-        line.append(Text(f" ({orphans:,} on nodes that are not alive)", "bold red"))
+        line.append(Text(f" ({orphans:,} lost)", "bold red"))
     line.append(Text(f"  {_count(answer['due'])} due  {_count(answer['waiting'])} waiting  "))
     overdue = answer["overdue"]["count"]
     line.append(Text(f"{_count(answer['overdue'])} overdue", "bold red" if overdue else ""))
