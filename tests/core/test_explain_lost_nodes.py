@@ -42,6 +42,13 @@ SUSPENDS = {"window": Window(duration=60 * SECOND, end_action=EndAction.PAUSE), 
         ),
         pytest.param({}, {}, LEFT, f"stopped at 2026-11-15 12:04:12 UTC; it begins again {SERVES}.", id="left"),
         pytest.param(
+            {},
+            {},
+            LostNode(seen=None),
+            f"has sent no heartbeat for more than a day; it begins again {SERVES}.",
+            id="not listed any more",
+        ),
+        pytest.param(
             ONCE,
             {},
             SILENT,

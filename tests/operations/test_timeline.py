@@ -438,3 +438,8 @@ def test_a_run_whose_node_is_not_alive_is_not_said_to_be_running():
         )
         assert "; it begins again when a node that serves `function:report` is alive" in summary
         assert "running" not in summary
+    # A node that is silent for so long is not listed.
+    harness.clock.advance(40 * 86_400)
+    assert harness("node/list") == {"nodes": []}
+    assert whys() == {"It has not ended: its node has sent no heartbeat for more than a day."}
+    assert "has sent no heartbeat for more than a day; it begins again" in summaries()[0]

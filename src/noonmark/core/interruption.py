@@ -158,8 +158,8 @@ def is_begun(occurrence: Occurrence) -> bool:
 class LostNode:
     """A node that holds an occurrence and is not alive, as of its last heartbeat."""
 
-    seen: Micros
-    """Its last heartbeat."""
+    seen: Micros | None
+    """Its last heartbeat; None if that is so long ago that it is not listed any more."""
     left: Micros | None = None
     """When it stopped; None if it did not."""
     gone: Micros | None = None

@@ -46,15 +46,15 @@ LAST_ID = "~"
 def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
     """Explain the state of an occurrence: each rule with its decision, and one sentence."""
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
-    runs, nodes = service.store.occurrence_runs(occurrence.id), service.store.nodes()
+    runs, nodes, now = service.store.occurrence_runs(occurrence.id), service.store.nodes(), service.store.clock()
     explanation = explain.explain_occurrence(
         _without_hidden_trigger(schedule),
         occurrence,
         runs,
-        now=service.store.clock(),
+        now=now,
         unserved=unserved_by(nodes, in_force(schedule, occurrence), service.permissions),
         rate_window=_rate_window(service.store, schedule),
-        lost_node=lost_nodes(nodes).get(occurrence.node or ""),
+        lost_node=lost_nodes(nodes, [occurrence], now=now).get(occurrence.node or ""),
     )
     explanation = _with_steps(service.store, schedule, occurrence, explanation, service.permissions)
     explanation = _with_holder(service.store, occurrence, explanation)
@@ -104,7 +104,8 @@ def open_children(store: Store, records: Sequence[StepRecord], permissions: Targ
         if child is None or stored is None:
             continue
         missing = unserved_by(nodes, in_force(stored.schedule, child), permissions)
-        why = occurrence_document(child, stored.schedule, unserved=missing, nodes=nodes)["why"]
+        lost = lost_nodes(nodes, [child], now=store.clock())
+        why = occurrence_document(child, stored.schedule, unserved=missing, lost=lost)["why"]
         if why:
             words[child.id] = f"{why[0].lower()}{why[1:]}".removesuffix(".")
     return words
@@ -163,7 +164,7 @@ def _instant(
         admitted=stored.counters.admitted,
         unserved=unserved_by(nodes, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
-        lost_nodes=lost_nodes(nodes),
+        lost_nodes=lost_nodes(nodes, rows, now=now),
     )
 
 
@@ -188,7 +189,7 @@ def _latest(
         next_run=next_run(stored, now=now),
         unserved=unserved_by(nodes, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
-        lost_node=lost_nodes(nodes).get(last.node or ""),
+        lost_node=lost_nodes(nodes, [last], now=now).get(last.node or ""),
     )
     explanation = _with_steps(store, stored.schedule, last, explanation, permissions)
     return _with_holder(store, last, explanation)
@@ -201,8 +202,9 @@ def _with_holder(store: Store, occurrence: Occurrence, explanation: explain.Expl
     stored = None if holder is None else store.find_uid(holder.uid)
     if holder is None or stored is None or holder.phase not in LIVE:
         return explanation
-    runs, lost = store.occurrence_runs(holder.id), lost_nodes(store.nodes()).get(holder.node or "")
-    summary = explain.explain_occurrence(stored.schedule, holder, runs, now=store.clock(), lost_node=lost).summary
+    runs, now = store.occurrence_runs(holder.id), store.clock()
+    lost = lost_nodes(store.nodes(), [holder], now=now).get(holder.node or "")
+    summary = explain.explain_occurrence(stored.schedule, holder, runs, now=now, lost_node=lost).summary
     still = f"`{holder.id}` has still not ended: {summary[0].lower()}{summary[1:].removesuffix('.')}"
     advice = f"`noonmark run cancel {holder.id}` asks it to stop"
     if holder.stop is not None:

@@ -76,7 +76,8 @@ def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuer
         asks = any(occurrence.phase in (Phase.PENDING, Phase.DISPATCHING) for occurrence in page)
         nodes = service.store.nodes() if asks else []
         missing = unserved_by(nodes, stored.schedule, service.permissions)
-        return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET, unserved=missing, nodes=nodes)
+        lost = lost_nodes(nodes, page, now=service.store.clock()) if asks else {}
+        return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET, unserved=missing, lost=lost)
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"occurrences": entries, "next_cursor": None if end is None else write_cursor(end.nominal, end.id)}
@@ -329,8 +330,9 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     runs = service.store.last_runs([occurrence.id])
     nodes = service.store.nodes() if occurrence.phase in LIVE else []
     missing = unserved_by(nodes, schedule, service.permissions)
-    document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing, nodes=nodes)
-    if occurrence.phase is Phase.DISPATCHING and occurrence.node in lost_nodes(nodes):
+    lost = lost_nodes(nodes, [occurrence], now=service.store.clock())
+    document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing, lost=lost)
+    if occurrence.phase is Phase.DISPATCHING and occurrence.node in lost:
         return document
     if (words := engine_wait(service, occurrence)) is not None:
         document["why"] = words

@@ -332,7 +332,7 @@ class _Attention:
                 self.service.store.occurrence_runs(row.id),
                 now=self.now,
                 unserved=unserved_by(self.nodes, in_force(schedule, row), self.service.permissions),
-                lost_node=lost_nodes(self.nodes).get(row.node or ""),
+                lost_node=lost_nodes(self.nodes, [row], now=self.now).get(row.node or ""),
             )
             yield _entry(
                 kind,

@@ -34,7 +34,15 @@ from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.secrets import check_secrets
-from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text, visible
+from noonmark.operations.serializers import (
+    MAX_BYTES,
+    lost_nodes,
+    occurrence_document,
+    read_page,
+    size_of,
+    text,
+    visible,
+)
 from noonmark.operations.service import cause_of_run, quotas_of, record_audit_entry
 from noonmark.operations.target_policy import check_agent, check_target, target_warnings, unserved_by
 from noonmark.ports.workflows import WorkflowVersion
@@ -441,7 +449,8 @@ def _summary(
     assert schedule is not None  # noqa: S101 - the caller has found it
     nodes = service.store.nodes() if occurrence.phase in LIVE else []
     missing = unserved_by(nodes, schedule, service.permissions)
-    about = occurrence_document(occurrence, schedule, unserved=missing, nodes=nodes)
+    lost = lost_nodes(nodes, [occurrence], now=service.store.clock())
+    about = occurrence_document(occurrence, schedule, unserved=missing, lost=lost)
     if run is None:
         target = in_force(schedule, occurrence).declaration.target
         if not isinstance(target, WorkflowTarget):  # by its route, it is a flow of a mob

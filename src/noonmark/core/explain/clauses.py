@@ -107,7 +107,8 @@ def lost_words(lost: LostNode) -> str:
         return f"stopped at {instant_words(lost.left)}"
     if lost.gone is not None:
         return f"was found gone at {instant_words(lost.gone)} (its process had ended)"
-    return f"has sent no heartbeat since {instant_words(lost.seen)}"
+    since = "for more than a day" if lost.seen is None else f"since {instant_words(lost.seen)}"
+    return f"has sent no heartbeat {since}"
 
 
 def lost_delivery(case: Case, lost: LostNode) -> str:

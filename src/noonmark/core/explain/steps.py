@@ -285,7 +285,7 @@ def _claim(case: Case) -> Step:
     facts = known(route=row.route, node=row.node, claims=row.fence, losses=row.losses or None)
     if (lost := case.lost_node) is not None:
         facts |= known(
-            node_seen_at=to_text(lost.seen), node_left_at=instant(lost.left), node_gone_at=instant(lost.gone)
+            node_seen_at=instant(lost.seen), node_left_at=instant(lost.left), node_gone_at=instant(lost.gone)
         )
     return Step(rule=Rule.CLAIM, decision="started", facts=facts)
 
