@@ -416,3 +416,47 @@ def test_a_run_for_which_fires_are_skipped_needs_a_look():
     summary = harness("schedule/explain", schedule_id="stuck")["summary"]
     assert f"`{run['occurrence_id']}` has still not ended: it is running" in summary
     assert summary.endswith("; if it ignores that, restart its node.")
+
+
+def test_a_run_whose_node_is_not_alive_is_not_said_to_be_running():
+    harness = Harness()
+    store, lease = harness.service.store, 15 * SECOND
+    create(harness, "stuck", trigger={"type": "interval", "every_seconds": 3600})
+    run = harness("schedule/run", schedule_id="stuck")
+    now = store.clock()
+    store.beat(Heartbeat(node="n", routes=("function:report",), capacity=1, lease=lease), now=now)
+    [claim] = store.claim("n", ["function:report"], now=now, until=now, limit=1, lease=lease)
+    store.admit([admit(claim, now=now, lease=lease)], now=now, lease=lease)
+    one = {"occurrence_id": run["occurrence_id"]}
+
+    def whys():
+        occurrences = harness("schedule/occurrences", schedule_id="stuck")["occurrences"]
+        found = [*occurrences, *harness("workload")["running"]["occurrences"], harness("occurrence/get", **one)]
+        return {occurrence["why"] for occurrence in found if occurrence["occurrence_id"] == run["occurrence_id"]}
+
+    def summaries():
+        asked = {"schedule_id": "stuck"}
+        answers = [
+            harness("occurrence/explain", **one),
+            harness("schedule/explain", **asked),
+            harness("schedule/explain", **asked, at=run["nominal_at_utc"]),
+        ]
+        return [answer["summary"].lower() for answer in answers]
+
+    assert whys() == {"It is running."}
+    assert all("it is running" in summary for summary in summaries())
+    harness.clock.advance(29)
+    assert whys() == {"It is running."}
+    harness.clock.advance(1)
+    assert whys() == {"It has not ended: its node has sent no heartbeat since 2026-03-01 12:00:00 UTC."}
+    for summary in summaries():
+        assert (
+            "it has not ended: node `n` started attempt 1 of 1 at 2026-03-01 12:00:00 utc, and has sent no" in summary
+        )
+        assert "; it begins again when a node that serves `function:report` is alive" in summary
+        assert "running" not in summary
+    # A node that is silent for so long is not listed.
+    harness.clock.advance(40 * 86_400)
+    assert harness("node/list") == {"nodes": []}
+    assert whys() == {"It has not ended: its node has sent no heartbeat for more than a day."}
+    assert "has sent no heartbeat for more than a day; it begins again" in summaries()[0]

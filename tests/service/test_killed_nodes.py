@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from tests.cli.runner import call
 from tests.embedded.waiting import FINAL, eventually
 from tests.service.server import serving
 from tests.targets.command.harness import is_alive
@@ -108,3 +109,33 @@ def test_another_node_continues_and_at_most_once_holds(database, tmp_path, recei
         f"must not, those as outcome_unknown; keys of calls {len({key for _, key in keys})}, "
         f"outputs kept {len(said)} of {len(COMMANDS)}",
     )
+
+
+def test_nothing_is_said_to_run_while_no_node_is_alive(tmp_path):
+    (tmp_path / "work").write_text(WORK)
+    (tmp_path / "work").chmod(0o755)
+    store = ("--store", f"sqlite:///{tmp_path}/alone.db")
+    options = (*store, "--lease", "2", "--allow-commands", f"{tmp_path}/work", "--allow-cwd", str(tmp_path))
+    target = {"target_kind": "command", "argv": [f"{tmp_path}/work", "a"], "cwd": str(tmp_path)}
+    with serving(tmp_path, *options, name="first") as first:
+        occurrence = ask(first, target, name="nap", retry_policy={"max_attempts": 3})
+        eventually((tmp_path / "a.pids").exists)
+        [node] = first.get("/nodes").json["nodes"]
+        assert "It is running: " in call("schedule", "explain", occurrence, *store).out
+        assert "  1 node alive" in call("top", "--once", *store).out
+        first.stop(signal.SIGKILL)
+    eventually(lambda: "  0 nodes alive" in call("top", "--once", *store).out)
+    assert "1 running (1 lost)  " in call("top", "--once", *store).out
+    for named in (occurrence, "nap"):
+        told = " ".join(call("schedule", "explain", named, *store).out.split())
+        assert f"t has not ended: node `{node['node']}` started attempt 1 of 3 at " in told
+        assert ", and has sent no heartbeat since " in told
+        assert "; it begins again when a node that serves `command` is alive" in told
+        assert "running" not in told
+    assert "unknown, node silent" in call("schedule", "runs", "nap", *store).out
+    shown = call("schedule", "status", "nap", *store).out
+    assert "unknown, node silent" in shown
+    assert "It has not ended: its node has sent no heartbeat since " in shown
+    (tmp_path / "go").touch()
+    with serving(tmp_path, *options, name="second") as second:
+        assert end_of(second, occurrence) == AGAIN

@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 from noonmark.cli.credentials import KEY_VARIABLE, find_key
 from noonmark.cli.output import progress_bar
 from noonmark.core.documents import present
-from noonmark.core.errors import Conflict, InvalidRequest, InvalidSchedule, NotFound, Unauthenticated, Unreachable
+from noonmark.core.errors import (
+    Conflict,
+    InvalidRequest,
+    InvalidSchedule,
+    NotAllowed,
+    NotFound,
+    Unauthenticated,
+    Unreachable,
+)
 from noonmark.core.json_values import IDENTIFIER, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from noonmark.cli.options import Connection
@@ -140,6 +148,20 @@ def read_pages(remote: Remote, name: str, arguments: Mapping[str, Any], *, entri
             cursor = answer["next_cursor"]
             if cursor is None or len(rows) >= limit:
                 return {entries: rows, "next_cursor": cursor} | present(warnings=warnings or None)
+
+
+def list_nodes(remote: Remote) -> list[dict[str, Any]] | None:
+    """The nodes; None where the caller may not see them."""
+    try:
+        nodes: list[dict[str, Any]] = remote.call("node/list", {})["nodes"]
+    except NotAllowed:
+        return None
+    return nodes
+
+
+def nodes_of_open(remote: Remote, runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes, as far as they are known, if one of the runs has not ended."""
+    return list_nodes(remote) or [] if any(run["outcome"] is None for run in runs) else []
 
 
 def push_or_find(remote: Remote, bundle: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from noonmark.core.agents.turns import turn_limits
 from noonmark.core.budgets.budget import Refused, WhenExhausted
 from noonmark.core.budgets.reservation import refusal_text
 from noonmark.core.budgets.spend import to_dollars
-from noonmark.core.frozen import fast_frozen, frozen, maker
+from noonmark.core.frozen import evolve, fast_frozen, frozen, maker
 from noonmark.core.ids import TRIGGER, OriginKind, kind_of
 from noonmark.core.instants import DAY, to_text
 from noonmark.core.lifecycle import Phase
@@ -431,6 +431,17 @@ def _was_replaced(occurrence: Occurrence, busy: Busy) -> bool:
 def _is_regular(occurrence: Occurrence) -> bool:
     """Whether a trigger planned it; others were requested."""
     return kind_of(occurrence.origin) in (OriginKind.TRIGGER, OriginKind.EVENT)
+
+
+def end_after_loss(schedule: Schedule, occurrence: Occurrence, *, now: Micros) -> Reason | None:
+    """Why what is being delivered ends if its node is lost and another one claims it now; None if it begins again.
+
+    `schedule` is the one in force for the occurrence.
+    """
+    taken_over = evolve(occurrence, losses=occurrence.losses + 1)
+    claim = Claim(occurrence=taken_over, schedule=schedule, claimed=now, found_in=occurrence.phase)
+    end = _after_loss(claim) or _stopped(claim) or _outside_window(claim, now)
+    return None if end is None else end.reason
 
 
 def _after_loss(claim: Claim) -> End | None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from noonmark.core.frozen import frozen
 from noonmark.core.ids import is_hidden, shown_name
 from noonmark.core.instants import SECOND, micros_to_seconds, parse_instant, to_text
 from noonmark.core.json_values import printable
@@ -151,6 +152,18 @@ def is_alert(delivery: Delivery) -> bool:
 def is_begun(occurrence: Occurrence) -> bool:
     """Whether a job that runs elsewhere has sent a start ping."""
     return (kept_facts(occurrence) or {}).get(SET_BY) == BY_START
+
+
+@frozen(kw_only=True)
+class LostNode:
+    """A node that holds an occurrence and is not alive, as of its last heartbeat."""
+
+    seen: Micros | None
+    """Its last heartbeat; None if that is so long ago that it is not listed any more."""
+    left: Micros | None = None
+    """When it stopped; None if it did not."""
+    gone: Micros | None = None
+    """When its process was found to have ended; None if it was not."""
 
 
 def lost_error(node: str | None) -> str:

@@ -15,8 +15,8 @@ from noonmark.core.reasons import Reason
 from noonmark.core.workflows.definition import restore_definition
 from noonmark.operations import schedule_edits
 from noonmark.operations.occurrences import find_occurrence
-from noonmark.operations.serializers import next_run, occurrence_document, text
-from noonmark.operations.target_policy import engine_wait, unserved
+from noonmark.operations.serializers import lost_nodes, next_run, occurrence_document, text
+from noonmark.operations.target_policy import engine_wait, unserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,14 +46,15 @@ LAST_ID = "~"
 def explain_occurrence(service: Service, caller: Caller, arguments: OneOccurrence) -> dict[str, Any]:
     """Explain the state of an occurrence: each rule with its decision, and one sentence."""
     occurrence, schedule = find_occurrence(service, caller, arguments.occurrence_id)
-    runs = service.store.occurrence_runs(occurrence.id)
+    runs, nodes, now = service.store.occurrence_runs(occurrence.id), service.store.nodes(), service.store.clock()
     explanation = explain.explain_occurrence(
         _without_hidden_trigger(schedule),
         occurrence,
         runs,
-        now=service.store.clock(),
-        unserved=unserved(service.store, in_force(schedule, occurrence), service.permissions),
+        now=now,
+        unserved=unserved_by(nodes, in_force(schedule, occurrence), service.permissions),
         rate_window=_rate_window(service.store, schedule),
+        lost_node=lost_nodes(nodes, [occurrence], now=now).get(occurrence.node or ""),
     )
     explanation = _with_steps(service.store, schedule, occurrence, explanation, service.permissions)
     explanation = _with_holder(service.store, occurrence, explanation)
@@ -96,14 +97,15 @@ def _with_steps(
 def open_children(store: Store, records: Sequence[StepRecord], permissions: TargetPermissions | None) -> dict[str, str]:
     """Why the first of the occurrences that steps wait for have not ended, in words, by their ids."""
     waiting = [record for record in records if record.index is None and record.child and record.awaits_others]
-    words = {}
+    words, nodes = {}, store.nodes() if waiting else []
     for record in waiting[:MAX_CHILDREN]:
         child = store.occurrence(record.child or "")
         stored = None if child is None else store.find_uid(child.uid)
         if child is None or stored is None:
             continue
-        missing = unserved(store, in_force(stored.schedule, child), permissions)
-        why = occurrence_document(child, stored.schedule, unserved=missing)["why"]
+        missing = unserved_by(nodes, in_force(stored.schedule, child), permissions)
+        lost = lost_nodes(nodes, [child], now=store.clock())
+        why = occurrence_document(child, stored.schedule, unserved=missing, lost=lost)["why"]
         if why:
             words[child.id] = f"{why[0].lower()}{why[1:]}".removesuffix(".")
     return words
@@ -152,6 +154,7 @@ def _instant(
     rows = {row.id: row for row in near}.values()
     exact = [run for row in rows if row.nominal == time for run in store.occurrence_runs(row.id)]
     runs = {run.id: run for run in [*exact, *store.runs(uid, NEWEST, before=place)]}.values()
+    nodes = store.nodes()
     return explain.explain_instant(
         stored.schedule,
         time,
@@ -159,8 +162,9 @@ def _instant(
         rows=tuple(rows),
         runs=tuple(runs),
         admitted=stored.counters.admitted,
-        unserved=unserved(store, stored.schedule, permissions),
+        unserved=unserved_by(nodes, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
+        lost_nodes=lost_nodes(nodes, rows, now=now),
     )
 
 
@@ -176,15 +180,16 @@ def _latest(
     last = explain.latest(list(rows.values()), now=now)
     if last is None:
         return None
-    runs = store.occurrence_runs(last.id)
+    runs, nodes = store.occurrence_runs(last.id), store.nodes()
     explanation = explain.explain_latest(
         stored.schedule,
         last,
         runs,
         now=now,
         next_run=next_run(stored, now=now),
-        unserved=unserved(store, stored.schedule, permissions),
+        unserved=unserved_by(nodes, stored.schedule, permissions),
         rate_window=_rate_window(store, stored.schedule),
+        lost_node=lost_nodes(nodes, [last], now=now).get(last.node or ""),
     )
     explanation = _with_steps(store, stored.schedule, last, explanation, permissions)
     return _with_holder(store, last, explanation)
@@ -197,8 +202,9 @@ def _with_holder(store: Store, occurrence: Occurrence, explanation: explain.Expl
     stored = None if holder is None else store.find_uid(holder.uid)
     if holder is None or stored is None or holder.phase not in LIVE:
         return explanation
-    runs = store.occurrence_runs(holder.id)
-    summary = explain.explain_occurrence(stored.schedule, holder, runs, now=store.clock()).summary
+    runs, now = store.occurrence_runs(holder.id), store.clock()
+    lost = lost_nodes(store.nodes(), [holder], now=now).get(holder.node or "")
+    summary = explain.explain_occurrence(stored.schedule, holder, runs, now=now, lost_node=lost).summary
     still = f"`{holder.id}` has still not ended: {summary[0].lower()}{summary[1:].removesuffix('.')}"
     advice = f"`noonmark run cancel {holder.id}` asks it to stop"
     if holder.stop is not None:

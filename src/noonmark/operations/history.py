@@ -19,7 +19,14 @@ from noonmark.core.targets import BundleTarget
 from noonmark.operations import schedule_edits
 from noonmark.operations.models.fields import NOT_A_CURSOR, write_cursor
 from noonmark.operations.occurrences import find_occurrence
-from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_documents, read_page, run_document
+from noonmark.operations.serializers import (
+    SMALL_TARGET,
+    fitting,
+    lost_nodes,
+    occurrence_documents,
+    read_page,
+    run_document,
+)
 from noonmark.operations.service import cause_of_backfill, quotas_of
 from noonmark.operations.target_policy import unserved_by
 from noonmark.ports.records import OccurrenceFilter
@@ -28,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from noonmark.core.instants import Micros
+    from noonmark.core.interruption import LostNode
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.run import Run
     from noonmark.core.schedule import Schedule
@@ -227,7 +235,14 @@ class ScheduleReader:
         """The documents of occurrences of several schedules."""
         runs = self._store.last_runs([row.id for row in rows if row.has_begun])
         return [
-            occurrence_documents([row], self.of(row), runs, largest=SMALL_TARGET, unserved=self._unserved(row))[0]
+            occurrence_documents(
+                [row],
+                self.of(row),
+                runs,
+                largest=SMALL_TARGET,
+                unserved=self._unserved(row),
+                lost=self._lost(row),
+            )[0]
             for row in rows
         ]
 
@@ -236,9 +251,17 @@ class ScheduleReader:
         schedule = self.of(row)
         if schedule is None or row.phase is not Phase.PENDING:
             return None
+        return unserved_by(self._nodes_known(), schedule, self._permissions)
+
+    def _lost(self, row: Occurrence) -> dict[str, LostNode]:
+        if row.phase is not Phase.DISPATCHING:
+            return {}
+        return lost_nodes(self._nodes_known(), [row], now=self._store.clock())
+
+    def _nodes_known(self) -> Sequence[NodeRecord]:
         if self._nodes is None:
             self._nodes = self._store.nodes()
-        return unserved_by(self._nodes, schedule, self._permissions)
+        return self._nodes
 
 
 def _filter(

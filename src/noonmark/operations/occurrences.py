@@ -28,9 +28,16 @@ from noonmark.operations.models.arguments import MAX_BACKFILL
 from noonmark.operations.models.fields import ArgumentReader, write_cursor
 from noonmark.operations.remote_turns import end_turn
 from noonmark.operations.secrets import redact, redactor_for
-from noonmark.operations.serializers import SMALL_TARGET, fitting, occurrence_document, occurrence_documents, read_page
+from noonmark.operations.serializers import (
+    SMALL_TARGET,
+    fitting,
+    lost_nodes,
+    occurrence_document,
+    occurrence_documents,
+    read_page,
+)
 from noonmark.operations.service import cause_of_backfill, cause_of_run, quotas_of, record_audit_entry
-from noonmark.operations.target_policy import check_payload, engine_wait, unserved
+from noonmark.operations.target_policy import check_payload, engine_wait, unserved, unserved_by
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +73,11 @@ def list_occurrences(service: Service, caller: Caller, arguments: OccurrenceQuer
 
     def serialize(page: Sequence[Occurrence]) -> list[dict[str, Any]]:
         runs = service.store.last_runs([occurrence.id for occurrence in page if occurrence.has_begun])
-        waits = any(occurrence.phase is Phase.PENDING for occurrence in page)
-        missing = unserved(service.store, stored.schedule, service.permissions) if waits else None
-        return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET, unserved=missing)
+        asks = any(occurrence.phase in (Phase.PENDING, Phase.DISPATCHING) for occurrence in page)
+        nodes = service.store.nodes() if asks else []
+        missing = unserved_by(nodes, stored.schedule, service.permissions)
+        lost = lost_nodes(nodes, page, now=service.store.clock()) if asks else {}
+        return occurrence_documents(page, stored.schedule, runs, largest=SMALL_TARGET, unserved=missing, lost=lost)
 
     entries, end = read_page(arguments.limit, fetch, serialize)
     return {"occurrences": entries, "next_cursor": None if end is None else write_cursor(end.nominal, end.id)}
@@ -319,8 +328,12 @@ def _document(service: Service, caller: Caller, occurrence_id: str) -> dict[str,
     """The document of an occurrence, with its last run and the terms of its schedule."""
     occurrence, schedule = find_occurrence(service, caller, occurrence_id)
     runs = service.store.last_runs([occurrence.id])
-    missing = unserved(service.store, schedule, service.permissions) if occurrence.phase is Phase.PENDING else None
-    document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing)
+    nodes = service.store.nodes() if occurrence.phase in LIVE else []
+    missing = unserved_by(nodes, schedule, service.permissions)
+    lost = lost_nodes(nodes, [occurrence], now=service.store.clock())
+    document = occurrence_document(occurrence, schedule, runs.get(occurrence.id), unserved=missing, lost=lost)
+    if occurrence.phase is Phase.DISPATCHING and occurrence.node in lost:
+        return document
     if (words := engine_wait(service, occurrence)) is not None:
         document["why"] = words
     elif occurrence.phase is Phase.DISPATCHING and occurrence.route in AGENT_ROUTES:

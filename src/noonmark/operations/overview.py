@@ -24,6 +24,7 @@ from noonmark.operations.approvals import list_approvals
 from noonmark.operations.budgets import list_budgets
 from noonmark.operations.halts import halt_document
 from noonmark.operations.models.arguments import ApprovalQuery, BudgetQuery
+from noonmark.operations.serializers import lost_nodes
 from noonmark.operations.target_policy import unserved_by
 from noonmark.operations.timeline import schedule_name
 from noonmark.operations.usage import fires_until, spenders
@@ -333,6 +334,7 @@ class _Attention:
                 self.service.store.occurrence_runs(row.id),
                 now=self.now,
                 unserved=unserved_by(self.nodes, in_force(schedule, row), self.service.permissions),
+                lost_node=lost_nodes(self.nodes, [row], now=self.now).get(row.node or ""),
             )
             yield _entry(
                 kind,

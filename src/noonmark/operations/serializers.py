@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from noonmark.core.api_key import Scope
 from noonmark.core.ids import is_hidden, shown_name, visible_id
 from noonmark.core.instants import SECOND, micros_to_seconds, to_text
-from noonmark.core.interruption import PINGED, real_deadline
+from noonmark.core.interruption import PINGED, LostNode, real_deadline
 from noonmark.core.lifecycle import FINAL, Phase, SchedulePhase
 from noonmark.core.occurrence import backfill_pause
 from noonmark.core.policies.jitter import due_at
@@ -24,6 +24,7 @@ from noonmark.core.reasons import Reason, reason_sentence
 from noonmark.core.run import Outcome
 from noonmark.core.settlement import run_id
 from noonmark.core.triggers import EventTrigger
+from noonmark.ports.records import NODE_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -291,17 +292,37 @@ def _next_run(stored: StoredSchedule, fires: list[Micros]) -> Micros | None:
     return due_at(trigger, stored.schedule.uid, fires[0])
 
 
+NO_NODES: Mapping[str, LostNode] = MappingProxyType({})
+
+
+def lost_nodes(nodes: Sequence[NodeRecord], rows: Iterable[Occurrence], *, now: Micros) -> dict[str, LostNode]:
+    """The nodes that are not alive, by name: of the list, and of rows whose nodes are not listed any more."""
+    lost = {node.name: LostNode(seen=node.seen, left=node.left, gone=node.gone) for node in nodes if not node.is_alive}
+    known = {node.name for node in nodes}
+    for row in rows:
+        # A node that is alive is listed. One that has just started a run may not have sent a heartbeat yet.
+        is_old = row.started is not None and row.started < now - NODE_LISTED
+        if row.node is not None and row.node not in known and is_old:
+            lost[row.node] = LostNode(seen=None)
+    return lost
+
+
 def occurrence_document(
-    occurrence: Occurrence, schedule: Schedule | None = None, run: Run | None = None, *, unserved: str | None = None
+    occurrence: Occurrence,
+    schedule: Schedule | None = None,
+    run: Run | None = None,
+    *,
+    unserved: str | None = None,
+    lost: Mapping[str, LostNode] = NO_NODES,
 ) -> dict[str, Any]:
     """An occurrence.
 
     With its schedule, the document has the terms under which it runs, as long as the current declaration is in force
     for it; with its last run, when and where that was. `unserved` says that no live node serves its target, which is
-    what it waits for if it waits for nothing else.
+    what it waits for if it waits for nothing else. `lost` is as in `occurrence_documents`.
     """
     runs = {} if run is None else {occurrence.id: run}
-    return occurrence_documents([occurrence], schedule, runs, unserved=unserved)[0]
+    return occurrence_documents([occurrence], schedule, runs, unserved=unserved, lost=lost)[0]
 
 
 def occurrence_documents(
@@ -311,13 +332,15 @@ def occurrence_documents(
     *,
     largest: int | None = None,
     unserved: str | None = None,
+    lost: Mapping[str, LostNode] = NO_NODES,
 ) -> list[dict[str, Any]]:
     """Occurrences of one schedule; `runs` has the last run of each, by its id.
 
-    A target of more than `largest` characters is left out.
+    A target of more than `largest` characters is left out. What a node holds that is not alive, by `lost_nodes`, is not
+    said to be running.
     """
     terms = dict.fromkeys(TERMS) if schedule is None else _terms(schedule, largest)
-    return [_occurrence(occurrence, schedule, terms, runs.get(occurrence.id), unserved) for occurrence in rows]
+    return [_occurrence(occurrence, schedule, terms, runs.get(occurrence.id), unserved, lost) for occurrence in rows]
 
 
 def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
@@ -331,7 +354,12 @@ def _terms(schedule: Schedule, largest: int | None) -> dict[str, Any]:
 
 
 def _occurrence(
-    occurrence: Occurrence, schedule: Schedule | None, terms: dict[str, Any], run: Run | None, unserved: str | None
+    occurrence: Occurrence,
+    schedule: Schedule | None,
+    terms: dict[str, Any],
+    run: Run | None,
+    unserved: str | None,
+    lost: Mapping[str, LostNode],
 ) -> dict[str, Any]:
     if schedule is None or occurrence.revision != schedule.revision:
         terms = dict.fromkeys(TERMS)
@@ -347,7 +375,7 @@ def _occurrence(
     if reason is None and unserved is not None and occurrence.phase is Phase.PENDING:
         waiting_for, why = Reason.TARGET_MISSING, f"{unserved[0].upper()}{unserved[1:]}"
     elif reason is None and occurrence.phase is Phase.DISPATCHING:
-        why = "It is running."
+        why = _running_sentence(lost.get(occurrence.node or ""))
     if backfill_pause(occurrence) is not None:
         waiting_for, why = Reason.PAUSED, _backfill_pause_sentence(occurrence)
     node, started = (occurrence.node, _began(occurrence)) if last is None else (last.node, last.started)
@@ -384,6 +412,14 @@ def _occurrence(
         "bundle": _bundle(occurrence),
         **terms,
     }
+
+
+def _running_sentence(lost: LostNode | None) -> str:
+    if lost is None:
+        return "It is running."
+    from noonmark.core.explain.clauses import lost_words  # noqa: PLC0415 - loads cron-descriptor
+
+    return f"It has not ended: its node {lost_words(lost)}."
 
 
 def _backfill_pause_sentence(occurrence: Occurrence) -> str:

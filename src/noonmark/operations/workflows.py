@@ -18,7 +18,7 @@ from noonmark.core.errors import (
 )
 from noonmark.core.explain import what_steps_wait_for
 from noonmark.core.ids import visible_id
-from noonmark.core.lifecycle import FINAL, Phase
+from noonmark.core.lifecycle import FINAL, LIVE, Phase
 from noonmark.core.occurrence import Overrides, in_force
 from noonmark.core.quotas import Resource
 from noonmark.core.schedule import TRUSTED, Owner
@@ -34,9 +34,17 @@ from noonmark.operations.history import ScheduleReader
 from noonmark.operations.models.arguments import Cancellation
 from noonmark.operations.models.fields import write_cursor
 from noonmark.operations.secrets import check_secrets
-from noonmark.operations.serializers import MAX_BYTES, occurrence_document, read_page, size_of, text, visible
+from noonmark.operations.serializers import (
+    MAX_BYTES,
+    lost_nodes,
+    occurrence_document,
+    read_page,
+    size_of,
+    text,
+    visible,
+)
 from noonmark.operations.service import cause_of_run, quotas_of, record_audit_entry
-from noonmark.operations.target_policy import check_agent, check_target, target_warnings, unserved
+from noonmark.operations.target_policy import check_agent, check_target, target_warnings, unserved_by
 from noonmark.ports.workflows import WorkflowVersion
 
 if TYPE_CHECKING:
@@ -439,8 +447,10 @@ def _summary(
 ) -> dict[str, Any]:
     """A run of a workflow without its steps."""
     assert schedule is not None  # noqa: S101 - the caller has found it
-    missing = unserved(service.store, schedule, service.permissions) if occurrence.phase is Phase.PENDING else None
-    about = occurrence_document(occurrence, schedule, unserved=missing)
+    nodes = service.store.nodes() if occurrence.phase in LIVE else []
+    missing = unserved_by(nodes, schedule, service.permissions)
+    lost = lost_nodes(nodes, [occurrence], now=service.store.clock())
+    about = occurrence_document(occurrence, schedule, unserved=missing, lost=lost)
     if run is None:
         target = in_force(schedule, occurrence).declaration.target
         if not isinstance(target, WorkflowTarget):  # by its route, it is a flow of a mob

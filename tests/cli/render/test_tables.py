@@ -10,13 +10,15 @@ from noonmark.cli.render.tables import run_state
     ("run", "state"),
     [
         ({"outcome": "completed", "progress": None}, "completed"),
-        ({"outcome": None}, "running"),
-        ({"outcome": None, "progress": {"fraction": 0.4, "message": ""}}, "running, 40%"),
+        ({"outcome": None, "node": "n1"}, "running"),
+        ({"outcome": None, "node": "n1", "progress": {"fraction": 0.4, "message": ""}}, "running, 40%"),
+        ({"outcome": None, "node": "n2", "progress": {"fraction": 0.4, "message": ""}}, "unknown, node gone"),
+        ({"outcome": "completed", "node": "n2", "progress": None}, "completed"),
         ({"outcome": "timed_out", "progress": {"fraction": 1, "message": "rows\n"}}, "timed_out, 100% (rows)"),
     ],
 )
 def test_a_run_says_how_far_it_has_come(run, state):
-    assert run_state(run) == state
+    assert run_state(run, {"n2": "gone"}) == state
 
 
 @pytest.mark.parametrize(

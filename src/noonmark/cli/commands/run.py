@@ -33,7 +33,7 @@ from noonmark.cli.output import (
     shorten,
 )
 from noonmark.cli.parameters import Parameter
-from noonmark.cli.remote import MAX_PAGE, connect, read_pages
+from noonmark.cli.remote import MAX_PAGE, connect, nodes_of_open, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
 from noonmark.core.lifecycle import FAILURES, FINAL
@@ -305,12 +305,13 @@ def list_runs(schedule_id: ScheduleId, /, *, limit: Limit = 100, connection: Con
     """List the runs of a schedule, with their results or errors."""
     with connect(connection) as remote:
         answer = read_pages(remote, "schedule/runs", {"schedule_id": schedule_id}, entries="runs", limit=limit)
-    if connection.as_json:
-        print_json(answer)
-        return
-    from noonmark.cli.render.tables import more_entries, show_runs
+        if connection.as_json:
+            print_json(answer)
+            return
+        nodes = nodes_of_open(remote, answer["runs"])
+    from noonmark.cli.render.tables import lost_nodes, more_entries, show_runs
 
-    show_runs(answer["runs"], more_entries(answer, limit))
+    show_runs(answer["runs"], more_entries(answer, limit), lost_nodes(nodes))
 
 
 def explain(

@@ -43,7 +43,7 @@ from noonmark.cli.output import (
     proposed_sentence,
 )
 from noonmark.cli.parameters import Parameter
-from noonmark.cli.remote import connect, push_or_find, read_pages
+from noonmark.cli.remote import connect, nodes_of_open, push_or_find, read_pages
 from noonmark.core.documents import present
 from noonmark.core.errors import InvalidRequest, NotFound
 from noonmark.core.json_values import shown
@@ -342,9 +342,10 @@ def status(schedule_id: ScheduleId, /, *, connection: Connection = Connection())
             print_json(document | {"occurrences": latest})
             return
         runs = remote.call("schedule/runs", {"schedule_id": schedule_id, "limit": 1})["runs"]
+        nodes = nodes_of_open(remote, runs)
     from noonmark.cli.render.details import show_schedule
 
-    show_schedule(document, display_name(document), latest, runs)
+    show_schedule(document, display_name(document), latest, runs, nodes)
 
 
 def preview(

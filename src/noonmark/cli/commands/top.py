@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from noonmark.cli.options import Connection
 from noonmark.cli.output import one_line, print_json
 from noonmark.cli.parameters import Parameter
-from noonmark.cli.remote import connect
+from noonmark.cli.remote import connect, list_nodes
 from noonmark.cli.screen import begin_frame, open_screen
-from noonmark.core.errors import InvalidRequest, NotAllowed, StoreUnavailable, Unreachable
+from noonmark.core.errors import InvalidRequest, StoreUnavailable, Unreachable
 from noonmark.core.json_values import shown
 
 if TYPE_CHECKING:
@@ -72,12 +72,7 @@ def _watch(remote: Remote, answer: dict[str, Any], interval: float, wait: Callab
 
 def _read(remote: Remote, limit: int) -> dict[str, Any]:
     """The workload, and the nodes if the caller may see them."""
-    answer = remote.call("workload", {"limit": limit})
-    try:
-        nodes = remote.call("node/list", {})["nodes"]
-    except NotAllowed:
-        nodes = None
-    return answer | {"nodes": nodes}
+    return remote.call("workload", {"limit": limit}) | {"nodes": list_nodes(remote)}
 
 
 def _draw(answer: dict[str, Any], columns: int, lines: int) -> None:

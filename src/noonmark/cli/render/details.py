@@ -12,6 +12,7 @@ from noonmark.cli.render.summary import summarize
 from noonmark.cli.render.tables import (
     OCCURRENCE_OPTIONAL,
     PIPE_WIDTH,
+    lost_nodes,
     make_table,
     occurrence_rows,
     run_state,
@@ -27,7 +28,7 @@ from noonmark.core.triggers.recurrence import WallTrigger
 from noonmark.operations.schedules import READ_ONLY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.schedule import Declaration
 
@@ -37,13 +38,18 @@ def show_schedule(
     heading: str,
     occurrences: Sequence[dict[str, Any]] = (),
     runs: Sequence[dict[str, Any]] = (),
+    nodes: Sequence[dict[str, Any]] = (),
 ) -> None:
-    """Show the heading, the facts, the next fires, and the last run and occurrences if they are given."""
+    """Show the heading, the facts, the next fires, and the last run and occurrences if they are given.
+
+    `nodes` are read where the last run has not ended.
+    """
     times, declaration = local_times(), _declaration(document)
     upcoming = _upcoming(document, declaration, times)
     with open_console() as console:
         console.print(Text(printable(heading), "bold"))
-        console.print(facts_table(_facts(document, declaration, upcoming) | _last_run(document, runs, times)))
+        last_run = _last_run(document, runs, times, lost_nodes(nodes))
+        console.print(facts_table(_facts(document, declaration, upcoming) | last_run))
         print_fires(console, upcoming, times.now)
     if not occurrences:
         return
@@ -104,12 +110,14 @@ def _pause(paused: dict[str, Any]) -> str:
     return f"since {times.cells(paused['at_utc'])[0]}{by}{until}{why}"
 
 
-def _last_run(document: dict[str, Any], runs: Sequence[dict[str, Any]], times: Times) -> dict[str, str]:
+def _last_run(
+    document: dict[str, Any], runs: Sequence[dict[str, Any]], times: Times, lost: Mapping[str, str]
+) -> dict[str, str]:
     """When the schedule last ran and how that ended. Its last phase may belong to an occurrence that never ran."""
     last = runs[0]["started_at_utc"] if runs else document["last_run_at"]
     if last is None:
         return {}
-    outcome = f": {run_state(runs[0])}" if runs else ""
+    outcome = f": {run_state(runs[0], lost)}" if runs else ""
     return {"Last run": f"{times.cells(last)[0]}, {times.relative(last)}{outcome}"}
 
 

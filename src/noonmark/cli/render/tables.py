@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line, shorten
@@ -15,6 +16,7 @@ from noonmark.core.ids import shown_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+NO_NODES: Mapping[str, str] = MappingProxyType({})
 PIPE_WIDTH = 10_000
 """In a pipe, a row is always one line."""
 MAX_CELL = 200
@@ -147,8 +149,10 @@ def occurrence_rows(occurrences: Sequence[dict[str, Any]]) -> tuple[list[str], l
     return titles, rows
 
 
-def run_state(run: dict[str, Any]) -> str:
-    """The outcome of a run, or how far it has come."""
+def run_state(run: dict[str, Any], lost: Mapping[str, str] = NO_NODES) -> str:
+    """The outcome of a run, or how far it has come; `lost` are the states of the nodes that are not alive."""
+    if run["outcome"] is None and run["node"] in lost:
+        return f"unknown, node {lost[run['node']]}"
     state, progress = run["outcome"] or "running", run.get("progress")  # older servers have no progress
     if progress is None:
         return str(state)
@@ -156,8 +160,8 @@ def run_state(run: dict[str, Any]) -> str:
     return f"{state}, {progress['fraction']:.0%}{message}"
 
 
-def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
-    """Show runs; results and errors are below the table if it has no room for them."""
+def show_runs(runs: Sequence[dict[str, Any]], more: str, lost: Mapping[str, str] = NO_NODES) -> None:
+    """Show runs; results and errors are below the table if it has no room for them. `lost` is as in `run_state`."""
     times = local_times()
     costs = ["Cost"] if any(run.get("usage") for run in runs) else []
     titles = ["Run", *times.titles("Started"), "Took", "Outcome", "Attempt", "Node", *costs, "Result"]
@@ -166,7 +170,7 @@ def show_runs(runs: Sequence[dict[str, Any]], more: str) -> None:
             run["run_id"],
             *times.cells(run["started_at_utc"]),
             "-" if run["duration_seconds"] is None else duration_text(run["duration_seconds"]),
-            run_state(run),
+            run_state(run, lost),
             run["attempt"],
             run["node"],
             *(_cost(run) for _ in costs),
@@ -462,6 +466,11 @@ def node_state(node: Mapping[str, Any]) -> str:
     if node.get("gone_at_utc") is not None:  # an older server does not say
         return "gone"
     return ("leader" if node["is_leader"] else "alive") if node["is_alive"] else "silent"
+
+
+def lost_nodes(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The states of the nodes that are not alive, by name."""
+    return {node["node"]: node_state(node) for node in nodes if not node["is_alive"]}
 
 
 def _revisions(entry: dict[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from noonmark.cli.output import one_line
 from noonmark.cli.render.console import Text, text_width
-from noonmark.cli.render.tables import node_state, schedule_label
+from noonmark.cli.render.tables import lost_nodes, node_state, schedule_label
 from noonmark.cli.render.times import duration_text
 from noonmark.core.halt import halted_text
 from noonmark.core.instants import from_micros, parse_instant
@@ -51,9 +51,11 @@ def halt_sentence(halt: Mapping[str, Any]) -> str:
 
 def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None) -> list[Line]:
     failed = len(answer["failed"])
-    line = [
-        Text(f"{_count(answer['running'])} running  {_count(answer['due'])} due  {_count(answer['waiting'])} waiting  ")
-    ]
+    orphans = _orphans(answer, nodes)
+    line = [Text(f"{_count(answer['running'])} running")]
+    if orphans:
+        line.append(Text(f" ({orphans:,} lost)", "bold red"))
+    line.append(Text(f"  {_count(answer['due'])} due  {_count(answer['waiting'])} waiting  "))
     overdue = answer["overdue"]["count"]
     line.append(Text(f"{_count(answer['overdue'])} overdue", "bold red" if overdue else ""))
     line.append(Text(f"  {failed} failed", "red" if failed else ""))
@@ -61,6 +63,12 @@ def _summary(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | Non
         alive = sum(1 for node in nodes if node["is_alive"])
         line.append(Text(f"  {alive} {'node' if alive == 1 else 'nodes'} alive", "" if alive else "bold red"))
     return [line, *([Text(one_line(halt_sentence(halt)), "bold red")] for halt in answer["halts"])]
+
+
+def _orphans(answer: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]] | None) -> int:
+    """How many of those that run, as far as they are read, a node holds that is not alive."""
+    lost = lost_nodes(nodes or ())
+    return sum(row["phase"] == "dispatching" and row["node"] in lost for row in answer["running"]["occurrences"])
 
 
 def _sections(
@@ -86,6 +94,7 @@ def _sections(
             ],
         )
     progress = {run["occurrence_id"]: run["progress"] for run in answer["runs"]}
+    lost = lost_nodes(nodes or ())
     overdue = {row["occurrence_id"] for row in answer["overdue"]["occurrences"]}
     yield (
         f"Running: {_count(answer['running'])}",
@@ -94,7 +103,9 @@ def _sections(
             [
                 schedule_label(row),
                 duration_text(max(0, (now - from_micros(parse_instant(row["started_at_utc"]))).total_seconds() // 1)),
-                "overdue" if row["occurrence_id"] in overdue else _progress(row, progress.get(row["occurrence_id"])),
+                "overdue"
+                if row["occurrence_id"] in overdue
+                else _progress(row, progress.get(row["occurrence_id"]), lost),
                 row["node"] or "-",
                 row["occurrence_id"],
             ]
@@ -139,7 +150,9 @@ def _sections(
     )
 
 
-def _progress(row: Mapping[str, Any], progress: Mapping[str, Any] | None) -> str:
+def _progress(row: Mapping[str, Any], progress: Mapping[str, Any] | None, lost: Mapping[str, str]) -> str:
+    if row["phase"] == "dispatching" and row["node"] in lost:
+        return f"unknown, node {lost[row['node']]}"
     if progress is None:
         return "accepted" if row["phase"] == "awaiting_completion" else "-"
     return f"{progress['fraction']:.0%} {progress['message'] or ''}".strip()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
+from noonmark.core.admission import end_after_loss
 from noonmark.core.agents.turns import agent_target, session_of
 from noonmark.core.describe.words import duration_words, instant_words, took_words
 from noonmark.core.engine import workflow_id
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from noonmark.core.explain.deciding_rule import Case
+    from noonmark.core.interruption import LostNode
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.run import Run
@@ -89,6 +91,37 @@ def error(case: Case) -> str:
 def node(name: str | None) -> str:
     """Who runs it."""
     return f"node `{name}`" if name else "a node"
+
+
+def started_words(case: Case) -> str:
+    """Which node started the present attempt, and when."""
+    row, run = case.occurrence, case.open_run
+    began = row.started if run is None else run.started
+    since = "" if began is None else f" at {instant_words(max(began, row.due))}"
+    return f"{node(row.node)} started attempt {attempts(case)}{since}"
+
+
+def lost_words(lost: LostNode) -> str:
+    """What is known of a node that is not alive, to follow its name."""
+    if lost.left is not None:
+        return f"stopped at {instant_words(lost.left)}"
+    if lost.gone is not None:
+        return f"was found gone at {instant_words(lost.gone)} (its process had ended)"
+    since = "for more than a day" if lost.seen is None else f"since {instant_words(lost.seen)}"
+    return f"has sent no heartbeat {since}"
+
+
+def lost_delivery(case: Case, lost: LostNode) -> str:
+    """That the node which holds an occurrence is not alive, and what happens once another one can claim it."""
+    row, serves = case.occurrence, f"when a node that serves `{case.occurrence.route}` is alive"
+    if row.phase is Phase.CLAIMED:
+        return f"{node(row.node)} had claimed it, and {lost_words(lost)}; it is claimed again {serves}"
+    lead = f"{started_words(case)}, and {lost_words(lost)}"
+    end = end_after_loss(case.schedule, row, now=case.now)
+    if end is None:
+        return f"{lead}; it begins again {serves}"
+    why = ", as `at_most_once` forbids another delivery" if end is Reason.OUTCOME_UNKNOWN else ""
+    return f"{lead}; it ends as `{end}` {serves}{why}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -16,10 +16,11 @@ from noonmark.core.policies.window import EndAction, window_period_at
 from noonmark.core.reasons import Reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from noonmark.core.explain.explanation import Facts
     from noonmark.core.instants import Micros
+    from noonmark.core.interruption import LostNode
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.policies.misfire import Lateness
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from noonmark.core.schedule import Declaration, Schedule
 
 IN_FLIGHT = frozenset({Phase.DISPATCHING, Phase.AWAITING_COMPLETION})
+LEASED = frozenset({Phase.CLAIMED, Phase.DISPATCHING})
+"""A node holds it, and nothing else does."""
+NODE_LOST = "node_lost"
+"""The decision while the node that holds it is not alive, and no other one has claimed it."""
 OWN = frozenset({OriginKind.TRIGGER, OriginKind.EVENT})
 """Origins that a pause holds back."""
 
@@ -86,6 +91,11 @@ DECIDED_BY: Mapping[Reason, Rule] = MappingProxyType(
 """The rule of each reason, for an occurrence that never started. The runs decide about one that has."""
 
 
+def open_run(occurrence: Occurrence, runs: Sequence[Run]) -> Run | None:
+    """The run of the present delivery of an occurrence; None if there is none."""
+    return next((run for run in runs if run.attempt == occurrence.attempt and run.ended is None), None)
+
+
 @frozen(kw_only=True)
 class Case:
     """All that is known about an occurrence."""
@@ -103,6 +113,8 @@ class Case:
     """That no live node serves its target, in words, if that is so."""
     rate_window: RateWindow | None = None
     """What is counted at present for the expected rate of the schedule, if it has one and is active."""
+    lost_node: LostNode | None = None
+    """The node that holds it, if that is not alive."""
 
     @property
     def declaration(self) -> Declaration:
@@ -145,6 +157,11 @@ class Case:
         return bool(self.runs) or self.occurrence.has_begun
 
     @property
+    def open_run(self) -> Run | None:
+        """The run of its present delivery, if that is stored."""
+        return open_run(self.occurrence, self.runs)
+
+    @property
     def is_held(self) -> bool:
         """Whether a pause holds it back; a time that is not planned yet may lie after the end of the pause."""
         pause = self.schedule.pause
@@ -161,7 +178,7 @@ class Case:
     def suspended(self) -> Suspended | None:
         """The time between two windows in which its run is suspended, if it is now."""
         row, window = self.occurrence, self.declaration.window
-        is_going = row.phase is Phase.DISPATCHING and row.stop is None and self.is_in_force
+        is_going = row.phase is Phase.DISPATCHING and row.stop is None and self.is_in_force and self.lost_node is None
         if window is None or window.end_action is not EndAction.PAUSE or not is_going:
             return None
         spell = window_period_at(window, self.declaration.trigger, first_due=row.first_due, now=self.now)
@@ -175,6 +192,8 @@ class Case:
         row, declared = self.occurrence, self.declaration
         pauses = declared.window is not None and declared.window.end_action is EndAction.PAUSE
         if self.kind is not OriginKind.TRIGGER or not self.is_in_force or row.route == PINGED or pauses:
+            return None
+        if self.lost_node is not None:  # nobody knows how long it has run
             return None
         following = None if declared.trigger is None else declared.trigger.next_micros(row.nominal)
         is_going, run = row.phase in IN_FLIGHT, self.runs[-1] if self.runs else None
@@ -236,7 +255,10 @@ def standing(case: Case) -> Standing:
         return _ended(case)
     match row.phase:
         case Phase.CLAIMED:
-            return Standing(rule=Rule.CLAIM, decision="claimed", reached=Rule.WINDOW)
+            decision = "claimed" if case.lost_node is None else NODE_LOST
+            return Standing(rule=Rule.CLAIM, decision=decision, reached=Rule.WINDOW)
+        case Phase.DISPATCHING if case.lost_node is not None:
+            return Standing(rule=Rule.RUNS, decision=NODE_LOST)
         case Phase.DISPATCHING:
             return Standing(rule=Rule.RUNS, decision="running" if case.suspended is None else "suspended")
         case Phase.AWAITING_COMPLETION:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.explain.explanation import Facts
     from noonmark.core.instants import Micros
+    from noonmark.core.interruption import LostNode
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.run import Run
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from noonmark.core.triggers import Trigger
 
 NOTHING_MORE: Mapping[Rule, Facts] = MappingProxyType({})
+NO_NODES: Mapping[str, LostNode] = MappingProxyType({})
 
 
 @frozen(kw_only=True)
@@ -50,6 +52,8 @@ class _Moment:
     """That no live node serves its target, in words, if that is so."""
     rate_window: RateWindow | None = None
     """What is counted for its expected rate."""
+    lost_nodes: Mapping[str, LostNode]
+    """The nodes that are not alive, by name."""
 
     @property
     def own(self) -> list[Occurrence]:
@@ -88,6 +92,7 @@ def explain_instant(  # noqa: PLR0913 - each is what was read about it
     admitted: int = 0,
     unserved: str | None = None,
     rate_window: RateWindow | None = None,
+    lost_nodes: Mapping[str, LostNode] = NO_NODES,
 ) -> Explanation:
     """Explain what became of an instant.
 
@@ -95,7 +100,7 @@ def explain_instant(  # noqa: PLR0913 - each is what was read about it
     before it to after it, and the nearest before and after it. A row that stands for many fires has the nominal time of
     the first. `runs` are theirs. `admitted` is how many of its `max_runs` the schedule has had, of which the rows may
     not tell any more. `unserved` says that no live node serves its target. `rate_window` is what is counted for its
-    expected rate.
+    expected rate. `lost_nodes` are the nodes that are not alive, by name.
     """
     begun = sum(row.has_begun for row in rows if kind_of(row.origin) in OWN)
     moment = _Moment(
@@ -107,6 +112,7 @@ def explain_instant(  # noqa: PLR0913 - each is what was read about it
         admitted=max(admitted, begun),
         unserved=unserved,
         rate_window=rate_window,
+        lost_nodes=lost_nodes,
     )
     return (
         _recorded(moment)
@@ -156,6 +162,7 @@ def _of(moment: _Moment, row: Occurrence) -> Explanation:
         gap=gap,
         unserved=moment.unserved,
         rate_window=moment.rate_window,
+        lost_node=moment.lost_nodes.get(row.node or ""),
     )
 
 

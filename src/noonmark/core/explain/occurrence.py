@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from noonmark.core.describe.words import duration_words, instant_words, words
 from noonmark.core.explain.clauses import (
     CLAUSES,
-    attempts,
     halted,
     listed,
+    lost_delivery,
     node,
     pause_words,
     plain,
     rate_words,
+    started_words,
     unserved_clause,
 )
-from noonmark.core.explain.deciding_rule import Case, standing
+from noonmark.core.explain.deciding_rule import LEASED, Case, open_run, standing
 from noonmark.core.explain.explanation import Explanation, Rule
 from noonmark.core.explain.steps import chain
 from noonmark.core.ids import OriginKind, kind_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from noonmark.core.explain.deciding_rule import Standing
     from noonmark.core.instants import Micros
+    from noonmark.core.interruption import LostNode
     from noonmark.core.occurrence import Occurrence
     from noonmark.core.policies.expected_rate import RateWindow
     from noonmark.core.run import Run
@@ -74,6 +76,8 @@ def sentence(case: Case, at: Standing) -> str:
         lead = "It was missed"
     elif phase is Phase.AWAITING_COMPLETION and case.occurrence.route == PINGED and not is_begun(case.occurrence):
         lead = "It has not reported"
+    if case.lost_node is not None and phase is Phase.DISPATCHING:
+        lead = "It has not ended"
     if (still := case.suspended) is not None:
         since, until = instant_words(still.since), instant_words(still.until)
         lead = f"It has been suspended since {since}, when its window closed; it goes on at {until}"
@@ -93,23 +97,24 @@ def _clause(case: Case, at: Standing) -> str:
     row = case.occurrence
     if at.reason is not None:
         return CLAUSES[at.reason](case)
+    if case.lost_node is not None:
+        return lost_delivery(case, case.lost_node)
     if at.rule is Rule.CLAIM:
         return f"{node(row.node)} has claimed it, and starts it at {instant_words(row.due)}"
     if row.phase not in LIVE:
         return "the record does not say why"
-    since = "" if row.started is None else f" at {instant_words(max(row.started, row.due))}"
     why = "" if row.stop is None else halted(case) if row.stop is Reason.HALTED else plain(row.stop)
     stop = why and f"; it was asked to stop: {why}"
     waits = "" if (message := agent_wait(row, case.runs)) is None else f"; {message}"
-    return f"{node(row.node)} started attempt {attempts(case)}{since}{stop}{waits}"
+    return f"{started_words(case)}{stop}{waits}"
 
 
 def agent_wait(occurrence: Occurrence, runs: Sequence[Run]) -> str | None:
     """What a running turn of an agent waits for; None if it does not wait."""
     if occurrence.phase is not Phase.DISPATCHING or occurrence.route not in AGENT_ROUTES:
         return None
-    progress = next((run.progress for run in runs if run.attempt == occurrence.attempt and run.ended is None), None)
-    return None if progress is None else progress.message or None
+    run = open_run(occurrence, runs)
+    return None if run is None or run.progress is None else run.progress.message or None
 
 
 def explain_occurrence(  # noqa: PLR0913 - each is what was read about it
@@ -121,11 +126,13 @@ def explain_occurrence(  # noqa: PLR0913 - each is what was read about it
     gap: Occurrence | None = None,
     unserved: str | None = None,
     rate_window: RateWindow | None = None,
+    lost_node: LostNode | None = None,
 ) -> Explanation:
     """Explain a stored occurrence of a schedule; runs of others are passed over.
 
     `gap` is the row of the fires that were missed just before it, where there is one. `unserved` says that no live
-    node serves its target. `rate_window` is what is counted for the expected rate of the schedule.
+    node serves its target. `rate_window` is what is counted for the expected rate of the schedule. `lost_node` is its
+    node if that is not alive, which only matters while a node holds it.
     """
     own = sorted((run for run in runs if run.occurrence_id == occurrence.id), key=lambda run: (run.started, run.id))
     case = Case(
@@ -136,6 +143,7 @@ def explain_occurrence(  # noqa: PLR0913 - each is what was read about it
         gap=gap,
         unserved=unserved,
         rate_window=rate_window,
+        lost_node=lost_node if occurrence.phase in LEASED else None,
     )
     at = standing(case)
     return Explanation(
@@ -172,9 +180,12 @@ def explain_latest(  # noqa: PLR0913 - likewise
     next_run: Micros | None,
     unserved: str | None = None,
     rate_window: RateWindow | None = None,
+    lost_node: LostNode | None = None,
 ) -> Explanation:
     """Explain the last occurrence of a schedule, and say when it is due again, and whether its rate is as expected."""
-    explanation = explain_occurrence(schedule, row, runs, now=now, unserved=unserved, rate_window=rate_window)
+    explanation = explain_occurrence(
+        schedule, row, runs, now=now, unserved=unserved, rate_window=rate_window, lost_node=lost_node
+    )
     which = f"`{row.id}`, {OF[kind_of(row.origin)]} {instant_words(row.nominal)}"
     summary = explanation.summary[0].lower() + explanation.summary[1:].removesuffix(".")
     after = _after(schedule) if next_run is None else _next(schedule, max(now, row.due), next_run)

@@ -41,8 +41,8 @@ ENDED = {
 }
 
 
-def run_facts(run: Run, *, target_kind: str) -> Facts:
-    """The facts of a run, and as `told` the sentence about it."""
+def run_facts(run: Run, *, target_kind: str, is_lost: bool = False) -> Facts:
+    """The facts of a run, and as `told` the sentence about it; `is_lost` if the node that runs it is not alive."""
     reported = _reported(run, target_kind)
     facts = {
         "run_id": run.id,
@@ -53,17 +53,17 @@ def run_facts(run: Run, *, target_kind: str) -> Facts:
         "outcome": None if run.outcome is None else str(run.outcome),
         "error": run.summary,
         **reported,
-        "told": _words(run, reported),
+        "told": _words(run, reported, is_lost=is_lost),
     }
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _words(run: Run, reported: Facts) -> str:
+def _words(run: Run, reported: Facts, *, is_lost: bool) -> str:
     """A run on one line."""
     who = f" on node {run.node}" if run.node else ""
     lead = f"Attempt {run.attempt}{who} began at {instant_words(run.started)}"
     if run.ended is None or run.outcome is None:
-        return f"{lead}, and is still running"
+        return f"{lead}, and its node is not alive" if is_lost else f"{lead}, and is still running"
     parts = [f"{lead}, and {ENDED[run.outcome]} after {took_words(run.ended - run.started)}"]
     if run.summary is not None:
         parts.append(run.summary)
@@ -283,6 +283,10 @@ def _limits(case: Case) -> Step:
 def _claim(case: Case) -> Step:
     row = case.occurrence
     facts = known(route=row.route, node=row.node, claims=row.fence, losses=row.losses or None)
+    if (lost := case.lost_node) is not None:
+        facts |= known(
+            node_seen_at=instant(lost.seen), node_left_at=instant(lost.left), node_gone_at=instant(lost.gone)
+        )
     return Step(rule=Rule.CLAIM, decision="started", facts=facts)
 
 
@@ -295,7 +299,10 @@ def _runs(case: Case) -> Step:
         deadline=instant(real_deadline(row)),
         asked_to_stop=None if row.stop is None else str(row.stop),
         longer_than_interval_seconds=None if overrun is None else micros_to_seconds(overrun.interval),
-        runs=[run_facts(run, target_kind=declaration.target.kind) for run in case.runs[-MAX_RUNS_SHOWN:]],
+        runs=[
+            run_facts(run, target_kind=declaration.target.kind, is_lost=case.lost_node is not None)
+            for run in case.runs[-MAX_RUNS_SHOWN:]
+        ],
         earlier_runs=max(0, len(case.runs) - MAX_RUNS_SHOWN) or None,
     )
     last = case.runs[-1].outcome if case.runs else None
