@@ -151,7 +151,7 @@ class Story:
         if self.uids and self.random.random() < 0.2:
             options["depends_on"] = (Dependency(schedule_id=f"schedule-of-{self.random.choice(self.uids)}"),)
         return {
-            "trigger": self.random.choice(TRIGGERS),
+            "trigger": self.random.choice([*TRIGGERS, IntervalTrigger(60, start_at=from_micros(self.now + SECOND))]),
             "overlap_policy": self.random.choice(OVERLAPS),
             "misfire_policy": misfire.Skip(grace=10 * SECOND),
         } | options

@@ -116,6 +116,12 @@ def test_terms_with_every_policy_read_as_those_without():
     assert schedule_documents._terms(json.dumps(every)) == schedule_documents._terms(json.dumps(terms))
 
 
+def test_what_is_left_out_is_read_with_the_stored_values_and_not_with_the_defaults_of_documents(monkeypatch):
+    terms, _ = terms_of(PLAIN)
+    monkeypatch.setitem(schedule_documents.OMITTED, "planning_horizon_days", 7)
+    assert schedule_documents._terms.__wrapped__(json.dumps(terms)).horizon.days == 7
+
+
 def test_what_many_share_is_read_once(tmp_path):
     clock = HandClock()
     store = SqliteStore(tmp_path / "noonmark.db", clock)
